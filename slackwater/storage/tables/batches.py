@@ -1,0 +1,173 @@
+"""Files, batches, and what is summed and frozen about them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from slackwater.storage.tables.base import (
+    METADATA,
+    big,
+    count,
+    document,
+    flag,
+    identity,
+    instant,
+    integer,
+    moment,
+    raw,
+    small,
+    total,
+    words,
+)
+
+file = Table(
+    "file",
+    METADATA,
+    big("tenant_id", ForeignKey("tenant.id")),
+    identity(),
+    big("project_id"),
+    words("public_id"),
+    words("filename"),
+    words("purpose"),
+    total("bytes"),
+    raw("sha256", nullable=True),
+    flag("is_complete", "false"),
+    big("batch_id", nullable=True),
+    small("side", nullable=True),
+    instant("created_at"),
+    instant("touched_at"),
+    moment("expires_at"),
+    moment("deleted_at"),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "public_id"),
+    ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
+    Index("file_by_batch", "tenant_id", "batch_id", "side", postgresql_where=text("batch_id IS NOT NULL")),
+)
+
+file_chunk = Table(
+    "file_chunk",
+    METADATA,
+    big("tenant_id"),
+    big("file_id"),
+    integer("n"),
+    big("start"),
+    raw("data"),
+    PrimaryKeyConstraint("tenant_id", "file_id", "n"),
+)
+
+batch = Table(
+    "batch",
+    METADATA,
+    big("tenant_id", ForeignKey("tenant.id")),
+    big("id", server_default=text("next_batch_id()")),
+    words("public_id"),
+    big("project_id"),
+    big("api_key_id", nullable=True),
+    words("endpoint"),
+    words("input_file_id"),
+    big("file_id", nullable=True),
+    words("output_file_id"),
+    words("error_file_id"),
+    small("state", server_default="0"),
+    small("ending", nullable=True),
+    words("completion_window"),
+    small("priority", server_default="0"),
+    words("on_invalid", server_default=text("'fail'::text")),
+    count("total"),
+    instant("created_at"),
+    instant("expires_at", default=False),
+    moment("in_progress_at"),
+    moment("finalizing_at"),
+    moment("completed_at"),
+    moment("failed_at"),
+    moment("expired_at"),
+    moment("cancelling_at"),
+    moment("cancelled_at"),
+    integer("output_expires_after_seconds", nullable=True),
+    document("metadata"),
+    document("errors"),
+    document("counts"),
+    words("idempotency_key", nullable=True),
+    raw("idempotency_hash", nullable=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "public_id"),
+    UniqueConstraint("tenant_id", "idempotency_key"),
+    ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
+    ForeignKeyConstraint(["tenant_id", "api_key_id"], ["api_key.tenant_id", "api_key.id"]),
+    ForeignKeyConstraint(["tenant_id", "file_id"], ["file.tenant_id", "file.id"]),
+    Index("batch_unfinished", "state", "id", postgresql_where=text("state IN (0, 1, 2, 6)")),
+    Index("batch_by_file", "tenant_id", "file_id", postgresql_where=text("file_id IS NOT NULL")),
+)
+
+lane = Table(
+    "lane",
+    METADATA,
+    big("tenant_id", ForeignKey("tenant.id")),
+    identity(),
+    integer("model_id", ForeignKey("model.id")),
+    small("priority"),
+    instant("deadline_at", default=False),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "model_id", "priority", "deadline_at"),
+)
+
+batch_model = Table(
+    "batch_model",
+    METADATA,
+    big("tenant_id"),
+    big("batch_id"),
+    integer("model_id", ForeignKey("model.id")),
+    big("lane_id"),
+    integer("total"),
+    total("input_picodollars"),
+    total("cached_picodollars"),
+    total("output_picodollars"),
+    PrimaryKeyConstraint("tenant_id", "batch_id", "model_id"),
+    ForeignKeyConstraint(["tenant_id", "batch_id"], ["batch.tenant_id", "batch.id"], ondelete="CASCADE"),
+    ForeignKeyConstraint(["tenant_id", "lane_id"], ["lane.tenant_id", "lane.id"]),
+)
+
+progress = Table(
+    "progress",
+    METADATA,
+    big("tenant_id"),
+    big("batch_id"),
+    integer("slot"),
+    count("succeeded"),
+    count("failed"),
+    count("expired"),
+    count("cancelled"),
+    total("prompt_tokens"),
+    total("completion_tokens"),
+    total("cached_tokens"),
+    count("cached_known"),
+    total("cost_picodollars"),
+    PrimaryKeyConstraint("tenant_id", "batch_id", "slot"),
+)
+
+output_index = Table(
+    "output_index",
+    METADATA,
+    big("tenant_id"),
+    big("batch_id"),
+    small("side"),
+    big("bytes"),
+    integer("lines"),
+    Column("line", ARRAY(Integer), nullable=False),
+    Column("start", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "batch_id", "side"),
+)
+
+__all__ = ["batch", "batch_model", "file", "file_chunk", "lane", "output_index", "progress"]

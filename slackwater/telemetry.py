@@ -1,0 +1,68 @@
+"""Logs (facts, not sentences) and metrics: their names stand here and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+
+REQUESTS_STORED = Counter("slackwater_requests_stored", "Results stored.", ["outcome"], registry=REGISTRY)
+REQUESTS_HANDED_BACK = Counter(
+    "slackwater_requests_handed_back", "Requests handed back without a result.", ["why"], registry=REGISTRY
+)
+DECISIONS = Counter("slackwater_decisions", "Admission decisions.", ["reason"], registry=REGISTRY)
+DUTY_SECONDS = Histogram("slackwater_duty_seconds", "One step of a duty.", ["duty"], registry=REGISTRY)
+DUTY_LAG_SECONDS = Gauge(
+    "slackwater_duty_lag_seconds", "Age of the oldest thing a duty has not done.", ["duty"], registry=REGISTRY
+)
+DELIVERIES = Counter("slackwater_deliveries", "Webhook delivery attempts.", ["result"], registry=REGISTRY)
+HTTP_SECONDS = Histogram("slackwater_http_seconds", "API calls.", ["method", "route", "status"], registry=REGISTRY)
+
+
+def configure_logs(format_: str = "json", level: int = logging.INFO) -> None:
+    """Log to stderr, one line an event. Exceptions say their type and place, never a value: values may be prompts."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if format_ == "json"
+        else structlog.dev.ConsoleRenderer(exception_formatter=_bare)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _strip_exception,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _bare(_file: object, _info: object) -> None:
+    return None
+
+
+def _strip_exception(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Replace a traceback by its frames: an exception's text may hold a prompt, a key or a value of a row."""
+    info = event.pop("exc_info", None)
+    if info:
+        error = info[1] if isinstance(info, tuple) else info if isinstance(info, BaseException) else sys.exc_info()[1]
+        if error is not None:
+            event["exception"] = type(error).__name__
+            event["frames"] = _frames(error)
+    return event
+
+
+def _frames(error: BaseException, most: int = 6) -> list[str]:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rsplit('/', 2)[-1]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return frames[-most:]
