@@ -5,44 +5,36 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import UUID, uuid4
 
-from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8BinaryDumper
 
 from scheduler.fairness import Place
 from scheduler.queue import statements
 from scheduler.queue.work import Claim, Request
 from slackwater.pricing import Price
-from slackwater.storage.database import connect_async
+from slackwater.storage.database import Link
 
-DISCARD_EVERY_SECONDS = 1.0
-
-
-def binary(connection: AsyncConnection[TupleRow]) -> AsyncConnection[TupleRow]:
-    """Send every int as int8, so that a statement has one prepared form whatever its values are."""
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
-    return connection
+DISCARD_EVERY_SECONDS: Final = 1.0
 
 
 @dataclass
 class Claims:
     """Takes requests off the queue for one worker."""
 
-    connection: AsyncConnection[TupleRow]
+    link: Link
     worker_id: int
     lease_seconds: float
     _discarded_at: float = 0.0
 
     @classmethod
-    async def open(cls, dsn: str, worker_id: int, lease_seconds: float) -> Self:
-        return cls(binary(await connect_async(dsn, asynchronous_commit=True)), worker_id, lease_seconds)
+    def on(cls, dsn: str, worker_id: int, lease_seconds: float) -> Self:
+        return cls(Link(dsn, asynchronous_commit=True), worker_id, lease_seconds)
 
     async def line(self, model_ids: Sequence[int]) -> list[Place]:
         """What is ready for these models, unranked."""
-        cursor = await self.connection.execute(statements.LINE, {"models": list(model_ids)}, binary=True)
+        cursor = await (await self.link.get()).execute(statements.LINE, {"models": list(model_ids)}, binary=True)
         return [Place(*row) for row in await cursor.fetchall()]
 
     async def claim(self, model_id: int, batch_ids: Sequence[int], *, most: int, retries: bool = True) -> Claim | None:
@@ -56,7 +48,7 @@ class Claims:
             rows = await self._take(token, model_id, batch_ids, most, retries)
             if rows:
                 return await self._claim_of(token, model_id, rows)
-            dropped = await self.connection.execute(
+            dropped = await (await self.link.get()).execute(
                 "DELETE FROM lease WHERE token = %(token)b RETURNING token", {"token": token}
             )
             if await dropped.fetchone() is None:
@@ -64,13 +56,13 @@ class Claims:
 
     async def mark_alone(self, token: UUID) -> bool:
         """Say that nothing else of ours is in the engine while this request runs. False: the lease is lost."""
-        cursor = await self.connection.execute(statements.MARK_ALONE, {"token": token})
+        cursor = await (await self.link.get()).execute(statements.MARK_ALONE, {"token": token})
         return cursor.rowcount == 1
 
     async def _take(
         self, token: UUID, model_id: int, batch_ids: Sequence[int], most: int, retries: bool
     ) -> list[TupleRow]:
-        cursor = await self.connection.execute(
+        cursor = await (await self.link.get()).execute(
             statements.CLAIM,
             {
                 "batches": list(batch_ids),
@@ -104,7 +96,7 @@ class Claims:
         )  # fmt: skip
 
     async def _whole(self, head: bytes, where: dict[str, Any]) -> bytes:
-        cursor = await self.connection.execute(statements.BODY_TAIL, where, binary=True)
+        cursor = await (await self.link.get()).execute(statements.BODY_TAIL, where, binary=True)
         return (bytes(head) + b"".join([bytes(data) async for (data,) in cursor]))[: where["length"]]
 
     async def _forget_plans(self) -> None:
@@ -112,7 +104,7 @@ class Claims:
         now = time.monotonic()
         if now - self._discarded_at > DISCARD_EVERY_SECONDS:
             self._discarded_at = now
-            await self.connection.execute("DISCARD PLANS")
+            await (await self.link.get()).execute("DISCARD PLANS")
 
     async def close(self) -> None:
-        await self.connection.close()
+        await self.link.close()

@@ -8,14 +8,11 @@ from typing import Any, Self
 from uuid import UUID
 
 import stamina
-from psycopg import AsyncConnection, errors
-from psycopg.rows import TupleRow
+from psycopg import errors
 
 from scheduler.queue import statements
-from scheduler.queue.claims import binary
 from scheduler.queue.work import Commit, Finished, Returned
-from slackwater.lifecycle import BatchState
-from slackwater.storage.database import connect_async
+from slackwater.storage.database import Link
 
 RACED = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled)
 
@@ -24,13 +21,13 @@ RACED = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAva
 class Results:
     """The group commits of one worker."""
 
-    connection: AsyncConnection[TupleRow]
+    link: Link
     worker_id: int
     instance_id: int
 
     @classmethod
-    async def open(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
-        return cls(binary(await connect_async(dsn)), worker_id, instance_id)
+    def on(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
+        return cls(Link(dsn), worker_id, instance_id)
 
     @stamina.retry(on=RACED, attempts=20, timeout=60.0)
     async def commit(self, commit: Commit) -> set[tuple[int, int]]:
@@ -39,20 +36,14 @@ class Results:
         A deadlock or a timeout is tried again and loses nothing: every part is guarded by a primary key or a token.
         """
         stored: set[tuple[int, int]] = set()
-        async with self.connection.transaction():
+        connection = await self.link.get()
+        async with connection.transaction():
             if commit.finished:
-                cursor = await self.connection.execute(statements.STORE, self._store(commit.finished), binary=True)
+                cursor = await connection.execute(statements.STORE, self._store(commit.finished), binary=True)
                 stored = {(batch_id, line) for batch_id, line in await cursor.fetchall()}
             if commit.closed:
-                await self.connection.execute(statements.RELEASE, _release(commit.closed, commit.returned))
+                await connection.execute(statements.RELEASE, _release(commit.closed, commit.returned))
         return stored
-
-    async def heartbeat(self, tokens: Sequence[UUID], lease_seconds: float) -> dict[UUID, BatchState]:
-        """Extend these leases; returns those still held with the state of their batch. What is missing is lost."""
-        cursor = await self.connection.execute(
-            statements.HEARTBEAT, {"tokens": list(tokens), "lease_seconds": lease_seconds}, binary=True
-        )
-        return {token: BatchState(state) for token, state in await cursor.fetchall()}
 
     def _store(self, finished: Sequence[Finished]) -> dict[str, Any]:
         return {
@@ -65,8 +56,8 @@ class Results:
             "lines": [f.request.line for f in finished],
             "outcomes": [f.outcome.value for f in finished],
             "https": [f.http or 0 for f in finished],
-            "prompts": [f.usage.prompt_tokens for f in finished],
-            "completions": [f.usage.completion_tokens for f in finished],
+            "prompts": [f.usage.prompt_tokens or 0 for f in finished],
+            "completions": [f.usage.completion_tokens or 0 for f in finished],
             "cacheds": [-1 if f.usage.cached_tokens is None else f.usage.cached_tokens for f in finished],
             "costs": [f.cost for f in finished],
             "attempts": [f.request.attempts + 1 for f in finished],
@@ -74,7 +65,7 @@ class Results:
         }
 
     async def close(self) -> None:
-        await self.connection.close()
+        await self.link.close()
 
 
 def _release(closed: Sequence[UUID], returned: Sequence[Returned]) -> dict[str, Any]:

@@ -112,7 +112,7 @@ WITH closed AS MATERIALIZED (DELETE FROM lease WHERE token = ANY (%(tokens)b::uu
 back AS (
     INSERT INTO segment (tenant_id, batch_id, model_id, rank, first, n, state, rescues, deaths, attempts, deferrals, run_at)
     SELECT c.tenant_id, c.batch_id, c.model_id, x.first, x.first, x.n, CASE WHEN x.delay > 0 THEN 3 ELSE 0 END,
-           greatest(c.rescues, 1), c.deaths, x.attempts, x.deferrals, now() + x.delay * interval '1 second'
+           c.rescues, c.deaths, x.attempts, x.deferrals, now() + x.delay * interval '1 second'
       FROM unnest(%(back_tokens)b::uuid[], %(firsts)b::int[], %(ns)b::smallint[], %(delays)b::float8[], %(attempts)b::smallint[],
                   %(deferrals)b::smallint[]) AS x (token, first, n, delay, attempts, deferrals)
       JOIN closed c ON c.token = x.token

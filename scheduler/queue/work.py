@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from slackwater.lifecycle import Outcome
-from slackwater.pricing import Price, Usage
+from slackwater.pricing import Price
+from slackwater.reader.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,7 @@ def check_body(body: dict[str, Any], url: str, model_id: Callable[[str], int | N
     if not model or type(model) is not str:
         return _bad_model(model)
     if prompt is None:
-        return Refusal(
-            "invalid_request", f"body.{rules.prompt}", f"{rules.prompt.title()} parameter is required."
-        )
+        return Refusal("invalid_request", f"body.{rules.prompt}", f"{rules.prompt.title()} parameter is required.")
     if not _RARE.isdisjoint(body) and (refusal := _check_rare(body, rules)):
         return refusal
     if "max_tokens" in body and (refusal := _check_token_limits(body)):

@@ -64,13 +64,13 @@ def answer_line(line_id: str, custom_id: str, request_id: str | None, answer: An
     return b"".join((head.encode(), answer.body, mark, b'},"error":null}\n'))
 
 
-def error_line(line_id: str, custom_id: str, code: str, message: str) -> bytes:
-    """The line of a request that has no answer: expired, cancelled, refused or given up."""
+def error_line(line_id: str, custom_id: str | None, code: str, message: str) -> bytes:
+    """The line of a request that has no answer: expired, cancelled, refused (then its `custom_id` may be unknown) or given up."""
     error = f'{{"code":{json.dumps(code)},"message":{json.dumps(message)}}}'
     return f'{_opening(line_id, custom_id)},"response":null,"error":{error}}}\n'.encode()
 
 
-def _opening(line_id: str, custom_id: str) -> str:
+def _opening(line_id: str, custom_id: str | None) -> str:
     return f'{{"id":{json.dumps(line_id)},"custom_id":{json.dumps(custom_id)}'
 
 
@@ -95,9 +95,7 @@ def _whole_or_null(text: str) -> int | None:
 
 
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
-_LENIENT = json.JSONDecoder(
-    strict=False, parse_constant=_null, parse_float=_finite_or_null, parse_int=_whole_or_null
-)
+_LENIENT = json.JSONDecoder(strict=False, parse_constant=_null, parse_float=_finite_or_null, parse_int=_whole_or_null)
 
 
 def _mended(status: int, body: bytes) -> Answer:

@@ -103,11 +103,7 @@ class LineReader:
         except InvalidJson:
             return None
         custom_id = head[1]
-        if (
-            text[ends:].strip(SPACE) != "}"
-            or type(body) is not dict
-            or _check_custom_id(custom_id, self._limits)
-        ):
+        if text[ends:].strip(SPACE) != "}" or type(body) is not dict or _check_custom_id(custom_id, self._limits):
             return None
         screen({"body": body}, self._limits.max_depth)
         return _Envelope(custom_id, body, starts, ends)
@@ -168,7 +164,5 @@ def _unreadable(line: Line, error: InvalidJson) -> LineError:
     place = f" JSON pointer: {error.pointer}" if error.pointer else ""
     message = error.message + place
     if error.code == "invalid_json":
-        return LineError(
-            "invalid_json_line", line.number, None, f"This line is not parseable as valid JSON. {message}"
-        )
+        return LineError("invalid_json_line", line.number, None, f"This line is not parseable as valid JSON. {message}")
     return LineError(error.code, line.number, None, message)

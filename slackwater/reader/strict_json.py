@@ -85,9 +85,7 @@ def parse(data: bytes, limits: Limits = LIMITS) -> Any:
     """The value of one JSON text in UTF-8. Raises InvalidJson, and nothing else, for any other bytes."""
     encoding = foreign_encoding(data)
     if encoding is not None:
-        raise InvalidJson(
-            "invalid_unicode", f"The text is {encoding}; only UTF-8 without a byte order mark is read."
-        )
+        raise InvalidJson("invalid_unicode", f"The text is {encoding}; only UTF-8 without a byte order mark is read.")
     text = decode(data)
     value, end = scan(text, len(text) - len(text.lstrip(SPACE)))
     if text[end:].strip(SPACE):
@@ -128,9 +126,7 @@ def scan(text: str, start: int = 0) -> tuple[Any, int]:
         place = _find(text, start, lambda token: token.endswith(("NaN", "Infinity")))
         raise at("invalid_json", "NaN and Infinity are not JSON", text, place) from None
     except ValueError:
-        raise at(
-            "number_out_of_range", "A number is out of range", text, _find(text, start, _overflows)
-        ) from None
+        raise at("number_out_of_range", "A number is out of range", text, _find(text, start, _overflows)) from None
 
 
 def screen(value: Any, max_depth: int) -> None:
