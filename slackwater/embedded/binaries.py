@@ -23,6 +23,11 @@ class Binaries:
     version: str
 
     @property
+    def major(self) -> str:
+        """What PG_VERSION of a fitting cluster says."""
+        return self.version.partition(".")[0]
+
+    @property
     def initdb(self) -> Path:
         return self.root / _PACKAGE / "pginstall" / "bin" / "initdb"
 

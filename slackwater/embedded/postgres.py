@@ -13,33 +13,23 @@ from types import TracebackType
 from typing import Self
 
 import psycopg
-from psycopg import sql
 
+from slackwater.embedded.access import Access
 from slackwater.embedded.accounts import Account, account_for
 from slackwater.embedded.binaries import Binaries, postgres_binaries
-from slackwater.embedded.cluster import ADMIN, cluster_exists, make_cluster
+from slackwater.embedded.cluster import cluster_exists, make_cluster
 from slackwater.embedded.errors import EmbeddedServerError
-from slackwater.embedded.home import Home, Passwords
+from slackwater.embedded.home import Home
 from slackwater.embedded.leftovers import ESCALATION, settle
 from slackwater.embedded.server_log import ServerLog, failure_reason, port_was_taken, recovery_progress
 from slackwater.embedded.server_settings import cluster_name, server_settings
 
-ROLE = DATABASE = "slackwater"
-
 _PORT_TRIES = 10
-_READY_POLL_SECONDS = 0.01
-_PROGRESS_EVERY_SECONDS = 2.0
-
 # Another server's answer lasts only until ours has failed to bind its port, far sooner than this.
 _OTHER_SERVER_SECONDS = 5.0
 _WRONG_PASSWORD = "password authentication failed"  # noqa: S105
-
-_IDENTITY = "SELECT current_setting('data_directory')"
-
-_PRESENT = """
-SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %(role)s),
-       EXISTS (SELECT FROM pg_database WHERE datname = %(database)s)
-"""
+_READY_POLL_SECONDS = 0.01
+_PROGRESS_EVERY_SECONDS = 2.0
 
 
 class _PortTakenError(Exception):
@@ -64,8 +54,7 @@ class Postgres:
     settings: Mapping[str, str] = field(default_factory=dict)
     _server: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
     _lock: int | None = field(default=None, init=False, repr=False)
-    _bound_port: int | None = field(default=None, init=False, repr=False)
-    _passwords: Passwords | None = field(default=None, init=False, repr=False)
+    _access: Access | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.home = self.home.expanduser().resolve()
@@ -82,12 +71,12 @@ class Postgres:
     @property
     def dsn(self) -> str:
         """libpq URL of the role `slackwater`: it owns the database, may create roles, and is no superuser."""
-        return self._url(ROLE, self._known().application, DATABASE)
+        return self._known().dsn
 
     @property
     def admin_dsn(self) -> str:
         """libpq URL of the superuser, for the supervisor and for tests."""
-        return self._url(ADMIN, self._known().admin, "postgres")
+        return self._known().admin_dsn
 
     @property
     def data(self) -> Path:
@@ -142,58 +131,46 @@ class Postgres:
         server_lock = settle(home.data, cluster_name(home.data), home.server_lock, self.progress)
         try:
             binaries = postgres_binaries().for_account(account, home.path)
-            self._passwords = home.passwords()
-            fresh = not cluster_exists(home, binaries.version.partition(".")[0])
-            if fresh:
+            passwords = home.passwords()
+            if not cluster_exists(home, binaries.major):
                 self.progress("making a new database")
-                make_cluster(home, binaries, account, self._passwords.admin)
-            self._serve(home, binaries, account, server_lock)
+                make_cluster(home, binaries, account, passwords.admin)
+            self._access = self._serve(home, binaries, account, server_lock)
         finally:
             os.close(server_lock)
-        self._grant()
+        self._access.grant()
 
-    def _serve(self, home: Home, binaries: Binaries, account: Account, server_lock: int) -> None:
+    def _serve(self, home: Home, binaries: Binaries, account: Account, server_lock: int) -> Access:
         """Start on a port that no one else took in between. The server's processes inherit its lock."""
-        for _ in range(_PORT_TRIES):
-            self._bound_port = self.port or _free_port()
+        for _ in range(_PORT_TRIES if self.port is None else 1):
+            access = Access(self.port or _free_port(), home.passwords())
+            settings = server_settings(home.data, home.log, access.port, self.settings)
             log = ServerLog(home)
-            self._server = self._spawn(home, binaries, account, server_lock)
+            self._server = _spawn(home, binaries, account, settings, server_lock)
             try:
-                return self._wait_until_ready(log)
+                self._wait_until_ready(access, log)
             except _PortTakenError:
-                if self.port is not None:
-                    break
+                continue
+            return access
         raise EmbeddedServerError(
-            f"port {self._bound_port} of 127.0.0.1 is taken by another process; "
+            f"port {access.port} of 127.0.0.1 is taken by another process; "
             f"stop that one or choose another port"
         )
 
-    def _spawn(
-        self, home: Home, binaries: Binaries, account: Account, server_lock: int
-    ) -> subprocess.Popen[bytes]:
-        settings = server_settings(home.data, home.log, self._bound_port or 0, self.settings)
-        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        output = os.open(home.startup_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
-            command: list[str | Path] = [binaries.postgres, "-D", home.data, *flags]
-            return account.spawn(command, stdout=output, stderr=output, pass_fds=[server_lock])
-        finally:
-            os.close(output)
-
-    def _wait_until_ready(self, log: ServerLog) -> None:
+    def _wait_until_ready(self, access: Access, log: ServerLog) -> None:
         """Until a real query is answered by this very server. No limit: recovery takes what it takes."""
         began = told = time.monotonic()
-        while (unready := self._unready()) is not None:
+        while (unready := access.unready(self.data)) is not None:
             if not self.is_running():
                 raise self._failed(log)
-            if _WRONG_PASSWORD in unready and time.monotonic() - began > _OTHER_SERVER_SECONDS:
+            now = time.monotonic()
+            if _WRONG_PASSWORD in unready and now - began > _OTHER_SERVER_SECONDS:
                 raise EmbeddedServerError(
                     f"passwords.json in {self.home} is not that of the database: {unready}"
                 )
-            if time.monotonic() - told >= _PROGRESS_EVERY_SECONDS:
-                told = time.monotonic()
-                detail = recovery_progress(log.lines()) or "no word from it yet"
-                self.progress(f"waiting for PostgreSQL, {told - began:.0f} s so far: {detail}")
+            if now - told >= _PROGRESS_EVERY_SECONDS:
+                told = now
+                self.progress(_waiting(now - began, log))
             time.sleep(_READY_POLL_SECONDS)
 
     def _failed(self, log: ServerLog) -> Exception:
@@ -205,29 +182,6 @@ class Postgres:
             f"PostgreSQL ended at its start (exit status {status}):\n{failure_reason(lines)}\n"
             f"Its log is in {self.home}"
         )
-
-    def _unready(self) -> str | None:
-        """Why no query is answered yet; None once one is, by our server and not by another on its port."""
-        try:
-            with self._admin() as connection:
-                row = connection.execute(_IDENTITY).fetchone()
-        except psycopg.OperationalError as error:
-            return str(error)
-        return None if row is not None and Path(row[0]) == self.data else "another server answers"
-
-    def _grant(self) -> None:
-        """Make the role and its database where missing: a crash may have come between initdb and this."""
-        with self._admin() as connection:
-            names = {"role": ROLE, "database": DATABASE}
-            role_exists, database_exists = connection.execute(_PRESENT, names).fetchone() or (False, False)
-            if not role_exists:
-                connection.execute(_create_role(self._known().application))
-            if not database_exists:
-                owned = "CREATE DATABASE {} OWNER {} STRATEGY file_copy"
-                connection.execute(sql.SQL(owned).format(sql.Identifier(DATABASE), sql.Identifier(ROLE)))
-
-    def _admin(self) -> psycopg.Connection[tuple[str, ...]]:
-        return psycopg.connect(self.admin_dsn, autocommit=True, connect_timeout=5)
 
     def _signal(self, number: signal.Signals, patience: float | None) -> None:
         """Signal our own child and wait; being unreaped, its pid cannot be another's."""
@@ -253,22 +207,27 @@ class Postgres:
             os.close(self._lock)
             self._lock = None
 
-    def _known(self) -> Passwords:
-        if self._passwords is None:
+    def _known(self) -> Access:
+        if self._access is None:
             raise EmbeddedServerError(f"the PostgreSQL in {self.home} has not been started")
-        return self._passwords
-
-    def _url(self, role: str, password: str, database: str) -> str:
-        """Only scram is answered, so that whoever takes the port after a crash learns no password."""
-        options = "sslmode=disable&gssencmode=disable&require_auth=scram-sha-256"
-        return f"postgresql://{role}:{password}@127.0.0.1:{self._bound_port}/{database}?{options}"
+        return self._access
 
 
-def _create_role(password: str) -> sql.Composed:
-    attributes = "LOGIN NOSUPERUSER NOCREATEDB CREATEROLE NOREPLICATION NOBYPASSRLS"
-    return sql.SQL("CREATE ROLE {} " + attributes + " PASSWORD {}").format(
-        sql.Identifier(ROLE), sql.Literal(password)
-    )
+def _spawn(
+    home: Home, binaries: Binaries, account: Account, settings: Mapping[str, str], server_lock: int
+) -> subprocess.Popen[bytes]:
+    flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    command: list[str | Path] = [binaries.postgres, "-D", home.data, *flags]
+    output = os.open(home.startup_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        return account.spawn(command, stdout=output, stderr=output, pass_fds=[server_lock])
+    finally:
+        os.close(output)
+
+
+def _waiting(seconds: float, log: ServerLog) -> str:
+    detail = recovery_progress(log.lines()) or "no word from it yet"
+    return f"waiting for PostgreSQL, {seconds:.0f} s so far: {detail}"
 
 
 def _free_port() -> int:

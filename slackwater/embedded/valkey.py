@@ -28,7 +28,7 @@ class Valkey:
     """A Valkey that forgets everything when it ends; also a context manager.
 
     It listens on a socket in a directory of its own, which it removes at `stop()`, or with `tcp` on a free
-    port of 127.0.0.1 behind a password. The kernel frees both when it is killed, so that nothing needs recovery.
+    port of 127.0.0.1 behind a password.
     """
 
     tcp: bool = False
@@ -65,7 +65,7 @@ class Valkey:
         return self._server is not None and self._server.poll() is None
 
     def start(self) -> str:
-        """Serve, and return `url`. One that runs is left alone; one that was killed is followed by an empty one."""
+        """Serve, and return `url`. One that runs is left alone; after a killed one comes an empty one."""
         if self.is_running():
             return self.url
         try:
