@@ -102,7 +102,9 @@ def supervised(home: Path, script: str = SUPERVISE) -> Iterator[tuple[subprocess
         try:
             yield process, int(process.stdout.readline())
         finally:
-            process.kill()
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
 
 
 def test_a_fresh_server_is_utf8_with_c_locale_checksums_and_scram(server: Postgres) -> None:
@@ -477,6 +479,46 @@ def test_a_file_in_the_way_is_named(place: Path) -> None:
 
     with pytest.raises(EmbeddedServerError, match="cannot hold the database"):
         Postgres(place / "home").start()
+
+
+def test_a_full_disk_is_told_before_anything_is_made(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slackwater.embedded.home.FREE_BYTES_NEEDED", 1 << 62)
+
+    with pytest.raises(EmbeddedServerError, match="MiB free and the database needs"):
+        Postgres(place / "home").start()
+
+    assert not (place / "home" / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"\x7fELF of another processor", "built for another processor"), (b"#!/lib/ld-absent.so\n", "musl")],
+)
+def test_a_program_that_cannot_run_here_says_why(place: Path, content: bytes, told: str) -> None:
+    program = place / "postgres"
+    program.write_bytes(content)
+    program.chmod(0o755)
+
+    with pytest.raises(EmbeddedServerError, match=told):
+        account_for(place / "absent").run([program])
+
+
+def test_a_start_that_is_interrupted_leaves_nothing_running(server: Postgres) -> None:
+    server.stop()
+    (server.data / "recovery.signal").touch()
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    endless = {"restore_command": "sleep 600", "hot_standby": "off"}
+    interrupted = Postgres(server.home, progress=interrupt, settings=endless)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.start()
+    assert processes_of(interrupted) == []
+
+    (server.data / "recovery.signal").unlink()
+    server.start()
+    assert query(server, "SELECT count(*) FROM kept") == [(0,)]
 
 
 @as_root
