@@ -121,4 +121,4 @@ def _forget_postmaster(data: Path, title: str, progress: Callable[[str], None]) 
     if pid is None or Path(f"/proc/{pid}").exists():
         with contextlib.suppress(FileNotFoundError):
             (data / "postmaster.pid").unlink()
-            progress(f"removed a stale postmaster.pid (process {pid} is none of this server)")
+            progress("removed a stale postmaster.pid: it names no process of this server")
