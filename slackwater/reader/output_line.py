@@ -36,10 +36,10 @@ class Answer(NamedTuple):
 def read_answer(status: int, body: bytes) -> Answer:
     """What the engine's bytes become in a line. Never raises: no result is lost because of a character.
 
-    Valid JSON keeps its bytes, but for line breaks: raw CR and LF, which it has between tokens only, go, and
-    U+2028, U+2029 and U+0085 become escapes. NaN, Infinity, raw control characters, lone surrogates and bytes
-    that are not UTF-8 make the body be written anew, with null and U+FFFD in their place. What is no JSON at all
-    becomes an error object of code `bad_upstream`, with status 502 in place of a 2xx.
+    Valid JSON keeps its bytes, but for line breaks: raw CR and LF, which it has between tokens only, go,
+    and U+2028, U+2029 and U+0085 become escapes. NaN, Infinity, raw control characters, lone surrogates and
+    bytes that are not UTF-8 make the body be written anew, with null and U+FFFD in their place. What is no
+    JSON at all becomes an error object of code `bad_upstream`, with status 502 in place of a 2xx.
     """
     try:
         text = body.decode()

@@ -13,8 +13,9 @@ SHARED_CHARACTERS = 1024
 def prefix_key(body: dict[str, Any], prompt: str) -> int:
     """A signed 64-bit key, the same in every process, of the model, the prompt's start and the tools' names.
 
-    `prompt` names the member that holds the prompt; its first 1,024 characters count, of messages those of the
-    first (mostly the system prompt). Requests with one key may still share no prefix: the key only groups.
+    `prompt` names the member that holds the prompt; its first 1,024 characters count, of messages those of
+    the first (mostly the system prompt). Requests with one key may still share no prefix: the key only
+    groups.
     """
     start = body.get("instructions") or body[prompt]
     if type(start) is list:

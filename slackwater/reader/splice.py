@@ -17,10 +17,10 @@ CONTROLLED = frozenset({"priority", "cache_salt"})
 def splice(body: bytes, *, put: Mapping[str, bytes], drop: Container[str]) -> bytes:
     """`body` with the members of `put` set and those of `drop` removed; a name in both is set.
 
-    Values of `put` are JSON texts, inserted as they are: in place of the old value, or at the end in the order of
-    `put`. A dropped member takes one adjacent comma with it and leaves the white space. Keys are compared
-    unescaped. With nothing to do the same bytes object comes back. Raises InvalidJson if `body` is not one JSON
-    object, or names a key twice.
+    Values of `put` are JSON texts, inserted as they are: in place of the old value, or at the end in the
+    order of `put`. A dropped member takes one adjacent comma with it and leaves the white space. Keys are
+    compared unescaped. With nothing to do the same bytes object comes back. Raises InvalidJson if `body` is
+    not one JSON object, or names a key twice.
     """
     text = decode(body)
     members = read_members(text)

@@ -18,6 +18,7 @@ from slackwater.reader.pointer import Pairs, places
 
 SPACE = " \t\n\r"
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|NaN|-?Infinity|-?[0-9][-+.eE0-9]*+')
+_CONTAINERS = frozenset({dict, list})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -135,21 +136,25 @@ def scan(text: str, start: int = 0) -> tuple[Any, int]:
 
 def screen(value: Any, max_depth: int) -> None:
     """Refuses nesting deeper than `max_depth` and lone surrogates in a value that `scan` gave."""
-    level = [value] if type(value) is dict or type(value) is list else []
+    level = [value] if type(value) in _CONTAINERS else []
     depth = 0
     while level:
         depth += 1
         if depth > max_depth:
             raise _too_deep(max_depth)
-        level = [
-            child
-            for container in level
-            for child in (container.values() if type(container) is dict else container)
-            if type(child) is dict or type(child) is list
-        ]
+        level = _below(level)
     # marshal writes strings as UTF-8 with surrogates let through, and those start with 0xED.
-    if b"\xed" in marshal.dumps(value, 2):
+    if b"\xed" in marshal.dumps(value):
         _check_surrogates(value)
+
+
+def _below(level: list[Any]) -> list[Any]:
+    below = []
+    for container in level:
+        for child in container.values() if type(container) is dict else container:
+            if type(child) in _CONTAINERS:
+                below.append(child)
+    return below
 
 
 def at(code: str, what: str, text: str, position: int) -> InvalidJson:

@@ -14,12 +14,12 @@ _SHORT = 32
 
 
 class FileValidator:
-    """Feed the pieces in order, exhausting each iterator, then `finish`. Memory grows with the lines, not the bytes.
+    """Feed the pieces in order, exhausting each iterator, then `finish`; memory grows with the lines only.
 
     A bad line has exactly one error and does not stop the lines after it. `errors` keeps the first
-    `max_kept_errors` in line order, `error_count` counts all, and `on_error` is told each one. `total` counts the
-    lines that hold something. `fatal`: the file as a whole is refused and was not read further (empty, too many
-    requests, one JSON array, not UTF-8).
+    `max_kept_errors` in line order, `error_count` counts all, and `on_error` is told each one. `total`
+    counts the lines that hold something. `fatal`: the file as a whole is refused and was not read further
+    (empty, too many requests, one JSON array, not UTF-8).
     """
 
     def __init__(
