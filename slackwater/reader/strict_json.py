@@ -142,19 +142,15 @@ def screen(value: Any, max_depth: int) -> None:
         depth += 1
         if depth > max_depth:
             raise _too_deep(max_depth)
-        level = _below(level)
+        below = []
+        for container in level:
+            for child in container.values() if type(container) is dict else container:
+                if type(child) in _CONTAINERS:
+                    below.append(child)
+        level = below
     # marshal writes strings as UTF-8 with surrogates let through, and those start with 0xED.
     if b"\xed" in marshal.dumps(value):
         _check_surrogates(value)
-
-
-def _below(level: list[Any]) -> list[Any]:
-    below = []
-    for container in level:
-        for child in container.values() if type(container) is dict else container:
-            if type(child) in _CONTAINERS:
-                below.append(child)
-    return below
 
 
 def at(code: str, what: str, text: str, position: int) -> InvalidJson:
