@@ -44,8 +44,7 @@ class LineSplitter:
         self._number = 1
         self._start = 0
         self._offset = 0
-        self._parts: list[bytes] = []
-        self._room = 0
+        self._kept = bytearray()
         self._blank = True
 
     def feed(self, piece: bytes) -> Iterator[Line | LongLine]:
@@ -79,14 +78,12 @@ class LineSplitter:
 
     def _keep(self, part: bytes) -> None:
         """Adds to the open line; what is beyond the limit, a BOM, a CR and one byte more is dropped."""
-        if not self._parts:
-            self._room, self._blank = self._limit + 5, True
-        self._blank = self._blank and not part.strip(_BLANK)
-        self._parts.append(part[: self._room])
-        self._room = max(0, self._room - len(part))
+        self._blank = (self._blank or not self._kept) and not part.strip(_BLANK)
+        self._kept += part[: self._limit + 5 - len(self._kept)]
 
     def _joined(self, *, ended: bool) -> Line | LongLine | None:
-        data, self._parts = b"".join(self._parts), []
+        data = bytes(self._kept)
+        self._kept.clear()
         if self._blank:
             return None
         return self._made(self._number, self._start, data if ended else data + b"\r")

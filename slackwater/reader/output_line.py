@@ -7,6 +7,7 @@ import re
 from math import isfinite
 from typing import Any, NamedTuple
 
+from slackwater.reader.strict_json import has_lone_surrogate
 from slackwater.reader.usage import UNKNOWN, Usage, usage_of
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -44,7 +45,7 @@ def read_answer(status: int, body: bytes) -> Answer:
     try:
         text = body.decode()
         value = _STRICT.decode(text)
-        if not _SURROGATE_ESCAPE.search(text) or not _has_lone_surrogate(value):
+        if not _SURROGATE_ESCAPE.search(text) or not has_lone_surrogate(value):
             return Answer(status, _on_one_line(body), False, usage_of(value))
     except (ValueError, RecursionError):
         pass
@@ -121,11 +122,3 @@ def _on_one_line(body: bytes) -> bytes:
         for separator, escape in _SEPARATORS.items():
             joined = joined.replace(separator.encode(), escape.encode())
     return joined
-
-
-def _has_lone_surrogate(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -52,7 +52,10 @@ _Found = tuple[str, dict[str, Any], int, int]
 
 
 class LineReader:
-    """Reads the lines of one batch. `model_id` answers None for a model this tenant may not use."""
+    """Reads the lines of one batch, whose `endpoint` is one of ENDPOINTS (KeyError otherwise).
+
+    `model_id` answers None for a model that this tenant may not use, whether it exists or not.
+    """
 
     def __init__(self, endpoint: str, model_id: Callable[[str], int | None], limits: Limits = LIMITS) -> None:
         self._url = endpoint

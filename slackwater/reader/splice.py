@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping
 
 from slackwater.reader.members import Member, Members, read_members
@@ -51,7 +52,7 @@ def _removals(members: Members, gone: list[Member]) -> list[_Edit]:
 
 def _additions(members: Members, gone: list[Member], put: Mapping[str, bytes]) -> list[_Edit]:
     present = {member.key for member in members.each}
-    new = [f'"{name}":{value.decode()}' for name, value in put.items() if name not in present]
+    new = [f"{json.dumps(name)}:{value.decode()}" for name, value in put.items() if name not in present]
     if not new:
         return []
     kept = [member for member in members.each if member not in gone]

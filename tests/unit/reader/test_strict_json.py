@@ -130,6 +130,13 @@ def test_the_input_is_never_repeated(secret: str, where: int) -> None:
     assert secret not in refusal(texts[where].encode()).message
 
 
+@pytest.mark.parametrize("ending", ['"\\ud800"', "NaN", '{"a":1,"a":1}', "1e400"])
+def test_in_a_large_text_the_fault_is_named_without_its_place(ending: str) -> None:
+    refused = refusal(f"[{'1,' * (1 << 20)}{ending}]".encode())
+
+    assert (refused.pointer, refused.column) == (None, None)
+
+
 def test_a_pointer_is_cut() -> None:
     refused = refusal(json.dumps({"k" * 5000: {"l" * 5000: "\ud800"}}).encode())
 
