@@ -54,6 +54,16 @@ def test_the_mark_is_dropped_on_the_first_line_only() -> None:
     assert split([BOM[:2], BOM[2:] + b"a\n" + BOM + b"b"]) == [Line(1, 3, b"a"), Line(2, 5, BOM + b"b")]
 
 
+def test_a_cr_before_the_lf_goes_with_it() -> None:
+    assert split([b"a\r\nb\r\nc\r\r\n"]) == [Line(1, 0, b"a"), Line(2, 3, b"b"), Line(3, 6, b"c\r")]
+
+
+def test_a_blank_line_may_have_any_length() -> None:
+    pieces = [b"a", b"\n   ", b" " * 100, b"\nb", b"\n"]
+
+    assert split(pieces, 10) == [Line(1, 0, b"a"), Line(3, 106, b"b")]
+
+
 def test_a_long_line_is_named_and_the_next_one_read() -> None:
     pieces = [b"x\n", *[b"y" * 1000] * 50, b"\nz"]
 
@@ -61,7 +71,11 @@ def test_a_long_line_is_named_and_the_next_one_read() -> None:
 
 
 def test_a_line_of_exactly_the_limit_passes() -> None:
-    assert split([b"12345\r\n123456\n"], 5) == [Line(1, 0, b"12345"), LongLine(2, 7)]
+    data = BOM + b"12345\r\n12345\r\n123456\n"
+    lines = [Line(1, 3, b"12345"), Line(2, 10, b"12345"), LongLine(3, 17)]
+
+    assert split([data], 5) == lines
+    assert split([bytes([byte]) for byte in data], 5) == lines
 
 
 def test_blank_lines_are_counted_wherever_they_are() -> None:

@@ -140,6 +140,16 @@ def test_a_repeated_member_is_refused_at_every_depth() -> None:
     )
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_depth_is_counted_from_the_top_of_the_line(order: int) -> None:
+    def nested(levels: int) -> bytes:
+        members = envelope(body=body(metadata=json.loads("[" * levels + "]" * levels)))
+        return json.dumps(dict(list(members.items())[::order])).encode()
+
+    assert request(nested(98)).custom_id == "r1"
+    assert refusal(nested(99))[::2] == ("too_deep", "The value is nested too deeply; 100 levels are allowed.")
+
+
 def test_a_custom_id_with_nul_is_refused() -> None:
     assert refusal(envelope(custom_id="a\0b"))[:2] == ("invalid_value", "custom_id")
 
@@ -227,6 +237,7 @@ def test_requests_with_one_system_prompt_share_their_key() -> None:
     assert key("be kind", "a") != key("be brief", "a")
     assert key("be kind", "a") != key("be kind", "a", tools=tools)
     assert key([{"type": "text", "text": "x"}], "a") == key([{"type": "text", "text": "x"}], "b")
+    assert key("s" * 1024 + "x", "a") == key("s" * 1024 + "y", "a")
     assert key([{"type": "image_url", "image_url": {}}], "a") == key("", "a")
 
 

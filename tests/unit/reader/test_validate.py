@@ -71,6 +71,12 @@ def test_ids_of_any_length_are_compared_whole(custom_id: str) -> None:
     assert validator.errors[0].message == "Line 3 has the same custom_id as line 1."
 
 
+def test_many_long_ids_are_told_apart() -> None:
+    ids = [f"{number:0>300}" for number in range(600)]
+
+    assert validated(b"".join(map(line, ids)))[0] == ids
+
+
 def test_reading_stops_after_the_allowed_number() -> None:
     requests, validator = validated(b"".join(line(str(n)) for n in range(9)), Limits(max_requests=4))
 
