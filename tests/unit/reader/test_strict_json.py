@@ -142,3 +142,8 @@ def test_a_pointer_is_cut() -> None:
 
     assert refused.pointer is not None
     assert len(refused.pointer) <= 200
+
+
+def test_white_space_around_the_value_is_allowed() -> None:
+    assert parse(b" \r\n\t5 \n") == 5
+    assert refusal(b"\x0c5").code == "invalid_json"
