@@ -132,6 +132,11 @@ def segments(model_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def _refuse_lines(connection: Connection[TupleRow], batch: dict[str, Any], errors: Sequence[LineError]) -> None:
     for begin in range(0, len(errors), SLICE):
         part = [e for e in errors[begin : begin + SLICE] if e.line is not None]
-        bodies = [error_line(line_id(batch["id"], e.line or 0), e.custom_id, e.code, e.message) for e in part]
+        bodies = [error_line(line_id(batch["id"], e.line or 0), _name(e), e.code, e.message) for e in part]
         values = {"tenant_id": batch["tenant_id"], "batch_id": batch["id"], "outcome": Outcome.FAILED.value}
         connection.execute(statements.FILL, values | {"lines": [e.line for e in part], "bodies": bodies})
+
+
+def _name(error: LineError) -> str | None:
+    """The custom_id an error line carries: none where it is another line's already, so that each stands once in the files."""
+    return None if error.code == "duplicate_custom_id" else error.custom_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import psycopg
@@ -46,19 +47,21 @@ async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> Async
 
 
 class Link:
-    """A worker's connection, made at its first use and made anew once it is broken. One caller at a time."""
+    """A worker's connection, made at its first use and made anew once it is broken."""
 
     def __init__(self, dsn: str, *, asynchronous_commit: bool = False) -> None:
         self._dsn = dsn
         self._asynchronous_commit = asynchronous_commit
         self._connection: AsyncConnection[TupleRow] | None = None
+        self._making = asyncio.Lock()
 
     async def get(self) -> AsyncConnection[TupleRow]:
         """The connection; raises psycopg.OperationalError while the server cannot be reached."""
-        if self._connection is None or self._connection.closed:
-            self._connection = await connect_async(self._dsn, asynchronous_commit=self._asynchronous_commit)
-            self._connection.adapters.register_dumper(int, Int8BinaryDumper)
-        return self._connection
+        async with self._making:
+            if self._connection is None or self._connection.closed:
+                self._connection = await connect_async(self._dsn, asynchronous_commit=self._asynchronous_commit)
+                self._connection.adapters.register_dumper(int, Int8BinaryDumper)
+            return self._connection
 
     async def close(self) -> None:
         if self._connection is not None:
