@@ -131,9 +131,7 @@ def _meanings(address: Address) -> Iterator[Address]:
     if isinstance(address, IPv4Address):
         return
     number = int(address)
-    if any(address in network for network in _NAT64):
-        yield IPv4Address(number & _LOW32)
-    elif address in _COMPATIBLE and number > 1:
+    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and number > 1):
         yield IPv4Address(number & _LOW32)
     if address.sixtofour is not None:
         yield address.sixtofour

@@ -68,7 +68,7 @@ def _is_local(host: str) -> bool:
 
 
 def _literal(host: str) -> Address | None:
-    """The address when `host` is one. Other spellings of a number (hex, octal, short, one integer) are refused: resolvers differ on them."""
+    """The address when `host` is one. Other spellings (hex, octal, short, one integer) are refused: resolvers differ on them."""
     try:
         return ip_address(host)
     except ValueError:
