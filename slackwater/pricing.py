@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from slackwater.reader.usage import Usage
+
 PICODOLLARS = 10**12
 
 
@@ -23,19 +25,11 @@ class Price:
         return cls(int(input * scale), int((input if cached is None else cached) * scale), int(output * scale))
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one answer. `cached_tokens` is None where the engine does not tell: unknown is not zero."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int | None = None
-
-
 def cost(usage: Usage, price: Price) -> int:
-    """Picodollars for `usage`; unknown cached tokens are charged as plain input."""
-    cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
-    return (usage.prompt_tokens - cached) * price.input + cached * price.cached + usage.completion_tokens * price.output
+    """Picodollars for `usage`; unknown cached tokens are charged as plain input, unknown tokens not at all."""
+    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    cached = min(usage.cached_tokens or 0, prompt)
+    return (prompt - cached) * price.input + cached * price.cached + completion * price.output
 
 
 def dollars(picodollars: int) -> str:

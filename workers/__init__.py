@@ -1,0 +1,1 @@
+"""The process beside a GPU: sample, ask, claim, run, store."""

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8BinaryDumper
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection as AsyncSession
@@ -102,3 +103,24 @@ async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> Async
         connect_timeout=5,
         prepare_threshold=0,
     )
+
+
+class Link:
+    """A worker's connection, made at its first use and made anew once it is broken. One caller at a time."""
+
+    def __init__(self, dsn: str, *, asynchronous_commit: bool = False) -> None:
+        self._dsn = dsn
+        self._asynchronous_commit = asynchronous_commit
+        self._connection: AsyncConnection[TupleRow] | None = None
+
+    async def get(self) -> AsyncConnection[TupleRow]:
+        """The connection; raises psycopg.OperationalError while the server cannot be reached."""
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect_async(self._dsn, asynchronous_commit=self._asynchronous_commit)
+            self._connection.adapters.register_dumper(int, Int8BinaryDumper)
+        return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None

@@ -1,0 +1,106 @@
+"""Validate the input of a batch and plan it: where each body lies, and in which order requests run.
+
+Reading the file holds no lock and no transaction. Planning is one transaction under the batch row's lock: a second run finds it done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from psycopg import Connection
+from psycopg.rows import TupleRow, dict_row
+
+from scheduler.duties import planned
+from slackwater.reader.limits import Limits
+from slackwater.reader.request_line import LineError, RequestLine
+from slackwater.reader.validate import FileValidator
+from slackwater.settings import Settings
+
+WAITING: Final = "SELECT tenant_id, id FROM batch WHERE state = 0 ORDER BY id LIMIT 20"
+BATCH: Final = "SELECT * FROM batch WHERE tenant_id = %s AND id = %s AND state = 0"
+CHUNKS: Final = "SELECT start, data FROM file_chunk WHERE tenant_id = %s AND file_id = %s AND n = %s"
+MODELS: Final = """
+SELECT m.name, m.id FROM model m
+ WHERE m.is_open OR EXISTS (SELECT 1 FROM model_access a WHERE a.tenant_id = %s AND a.model_id = m.id)
+"""
+
+
+@dataclass
+class Reading:
+    """What was read of one input file. `starts` are the byte offsets of its chunks."""
+
+    validator: FileValidator
+    errors: list[LineError]
+    requests: list[RequestLine] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+
+    def place(self, request: RequestLine) -> tuple[int, int]:
+        """The chunk in which a body begins, and its offset there."""
+        chunk = bisect_right(self.starts, request.body_start) - 1
+        return chunk, request.body_start - self.starts[chunk]
+
+    def in_running_order(self) -> list[RequestLine]:
+        """Grouped by model, then by shared prefix, each in the order of its first appearance; inside a group by line."""
+        groups: dict[tuple[int, int], int] = {}
+        models: dict[int, int] = {}
+        for request in self.requests:
+            models.setdefault(request.model_id, len(models))
+            groups.setdefault((request.model_id, request.prefix_key), len(groups))
+        return sorted(self.requests, key=lambda r: (models[r.model_id], groups[r.model_id, r.prefix_key], r.line))
+
+
+def step(connection: Connection[TupleRow], settings: Settings) -> int:
+    """Plan, or refuse, one waiting batch that no other process is reading."""
+    for tenant_id, batch_id in connection.execute(WAITING).fetchall():
+        row = connection.execute("SELECT pg_try_advisory_lock(%s)", (batch_id,)).fetchone()
+        if row is None or not row[0]:
+            continue
+        try:
+            return _plan(connection, settings, tenant_id, batch_id)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (batch_id,))
+    return 0
+
+
+def _plan(connection: Connection[TupleRow], settings: Settings, tenant_id: int, batch_id: int) -> int:
+    batch = connection.cursor(row_factory=dict_row).execute(BATCH, (tenant_id, batch_id)).fetchone()
+    if batch is None:
+        return 1
+    if batch["file_id"] is None:
+        return planned.fail(connection, batch, [_unknown_file(batch)])
+    reading = read(connection, settings, batch)
+    if reading.validator.fatal or (reading.errors and batch["on_invalid"] == "fail"):
+        return planned.fail(connection, batch, reading.validator.errors_data())
+    return planned.start(connection, batch, reading)
+
+
+def read(connection: Connection[TupleRow], settings: Settings, batch: dict[str, Any]) -> Reading:
+    """Read and check every line of a batch's input; memory grows with the number of lines, not with their bytes."""
+    limits = Limits(max_line_bytes=settings.max_line_bytes, max_requests=settings.max_requests)
+    models: dict[str, int] = dict(connection.execute(MODELS, (batch["tenant_id"],)).fetchall())
+    errors: list[LineError] = []
+    validator = FileValidator(batch["endpoint"], models, limits, errors.append)
+    reading = Reading(validator, errors)
+    for start, data in _chunks(connection, batch["tenant_id"], batch["file_id"]):
+        reading.starts.append(start)
+        reading.requests.extend(validator.feed(data))
+        if validator.fatal:
+            break
+    reading.requests.extend(validator.finish())
+    return reading
+
+
+def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Iterator[tuple[int, bytes]]:
+    cursor = connection.cursor(binary=True)
+    n = 0
+    while (row := cursor.execute(CHUNKS, (tenant_id, file_id, n)).fetchone()) is not None:
+        yield row[0], row[1]
+        n += 1
+
+
+def _unknown_file(batch: dict[str, Any]) -> dict[str, str | int | None]:
+    message = f"Cannot find file {batch['input_file_id']}, or this project does not have access to it."
+    return {"code": "invalid_request", "line": None, "param": "file_id", "message": message}

@@ -1,0 +1,138 @@
+"""The two ends of validation, each one transaction: the batch runs with everything planned, or it is `failed` with its event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from scheduler.queue import statements
+from slackwater import outbox
+from slackwater.lifecycle import BatchState, Outcome
+from slackwater.reader.output_line import error_line
+from slackwater.reader.request_line import LineError, RequestLine
+from slackwater.wire.lines import line_id
+
+if TYPE_CHECKING:
+    from scheduler.duties.plan import Reading
+
+SEGMENT: Final = 64
+SLICE: Final = 2_000
+COPY: Final = """
+COPY request (tenant_id, batch_id, position, line, chunk, start, length, model_id, est_tokens, custom_id) FROM STDIN (FORMAT BINARY)
+"""
+COLUMN_TYPES: Final = ("int8", "int8", "int4", "int4", "int4", "int4", "int4", "int4", "int4", "text")
+
+# Guarantees: whoever plans, refuses or cancels a batch holds its row; the loser sees that it waits no more and changes nothing.
+LOCK: Final = "SELECT 1 FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND state = 0 FOR UPDATE"
+START: Final = """
+UPDATE batch SET state = 1, in_progress_at = now(), total = %(total)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+"""
+FAIL: Final = """
+UPDATE batch SET state = 4, failed_at = now(), errors = %(errors)s, counts = '{}' WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+"""
+# A lane is shared by every batch of the tenant with this model, priority and quarter of an hour of deadline.
+LANE: Final = """
+INSERT INTO lane AS l (tenant_id, model_id, priority, deadline_at)
+VALUES (%(tenant_id)s, %(model_id)s, %(priority)s, date_bin('15 minutes', %(expires_at)s, 'epoch'))
+ON CONFLICT (tenant_id, model_id, priority, deadline_at) DO UPDATE SET priority = l.priority
+RETURNING id
+"""
+# The price is the newest one that was valid when the batch was created; without one the model is free of charge.
+BATCH_MODEL: Final = """
+INSERT INTO batch_model (tenant_id, batch_id, model_id, lane_id, total, input_picodollars, cached_picodollars, output_picodollars)
+SELECT %(tenant_id)s, %(id)s, %(model_id)s, %(lane_id)s, %(total)s,
+       coalesce(p.input_picodollars, 0), coalesce(p.cached_picodollars, 0), coalesce(p.output_picodollars, 0)
+  FROM (SELECT 1) one
+  LEFT JOIN LATERAL (
+    SELECT * FROM price WHERE model_id = %(model_id)s AND valid_from <= %(created_at)s ORDER BY valid_from DESC LIMIT 1) p ON true
+"""
+SEGMENTS: Final = """
+INSERT INTO segment (tenant_id, batch_id, model_id, rank, first, n)
+SELECT %(tenant_id)s, %(id)s, x.model_id, x.first, x.first, x.n
+  FROM unnest(%(models)s::int[], %(firsts)s::int[], %(ns)s::smallint[]) AS x (model_id, first, n)
+"""
+
+
+def fail(connection: Connection[TupleRow], batch: dict[str, Any], errors: list[dict[str, str | int | None]]) -> int:
+    """End a batch as `failed`, with its errors and its event."""
+    with connection.transaction():
+        if connection.execute(LOCK, batch).fetchone() is None:
+            return 1
+        connection.execute(FAIL, batch | {"errors": json.dumps({"object": "list", "data": errors})})
+        connection.execute("DELETE FROM file WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s", batch)
+        data = {"id": batch["public_id"], "status": BatchState.FAILED.word}
+        outbox.publish(connection, batch["tenant_id"], batch["id"], "batch.failed", data)
+    return 1
+
+
+def start(connection: Connection[TupleRow], batch: dict[str, Any], reading: Reading) -> int:
+    """Write requests and segments, and let the batch run. Refused lines of a `skip` batch get their error lines here."""
+    requests = reading.in_running_order()
+    with connection.transaction():
+        if connection.execute(LOCK, batch).fetchone() is None:
+            return 1
+        connection.execute("SELECT make_partitions(%(id)s)", batch)
+        _copy_requests(connection, batch, reading, requests)
+        _insert_segments(connection, batch, requests)
+        _refuse_lines(connection, batch, reading.errors)
+        connection.execute(START, batch | {"total": len(requests) + len(reading.errors)})
+        connection.execute("SELECT pg_notify('slackwater', 'work')")
+    return 1
+
+
+def _copy_requests(
+    connection: Connection[TupleRow], batch: dict[str, Any], reading: Reading, requests: Sequence[RequestLine]
+) -> None:
+    tenant_id, batch_id = batch["tenant_id"], batch["id"]
+    with connection.cursor() as cursor, cursor.copy(COPY) as copy:
+        copy.set_types(COLUMN_TYPES)
+        for position, r in enumerate(requests):
+            chunk, start = reading.place(r)
+            copy.write_row(
+                (
+                    tenant_id,
+                    batch_id,
+                    position,
+                    r.line,
+                    chunk,
+                    start,
+                    r.body_length,
+                    r.model_id,
+                    r.est_tokens,
+                    r.custom_id,
+                )
+            )
+
+
+def _insert_segments(connection: Connection[TupleRow], batch: dict[str, Any], requests: Sequence[RequestLine]) -> None:
+    cut = list(segments([r.model_id for r in requests]))
+    for model_id, group in groupby(cut, key=lambda s: s[0]):
+        values = batch | {"model_id": model_id, "total": sum(n for _, _, n in group)}
+        lane = connection.execute(LANE, values).fetchone()
+        assert lane is not None
+        connection.execute(BATCH_MODEL, values | {"lane_id": lane[0]})
+    columns = {"models": [s[0] for s in cut], "firsts": [s[1] for s in cut], "ns": [s[2] for s in cut]}
+    connection.execute(SEGMENTS, batch | columns)
+
+
+def segments(model_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(model id, first position, n) of every segment: at most 64 consecutive positions of one model."""
+    first = 0
+    for model_id, group in groupby(model_ids):
+        end = first + sum(1 for _ in group)
+        for start in range(first, end, SEGMENT):
+            yield model_id, start, min(SEGMENT, end - start)
+        first = end
+
+
+def _refuse_lines(connection: Connection[TupleRow], batch: dict[str, Any], errors: Sequence[LineError]) -> None:
+    for begin in range(0, len(errors), SLICE):
+        part = [e for e in errors[begin : begin + SLICE] if e.line is not None]
+        bodies = [error_line(line_id(batch["id"], e.line or 0), e.custom_id, e.code, e.message) for e in part]
+        values = {"tenant_id": batch["tenant_id"], "batch_id": batch["id"], "outcome": Outcome.FAILED.value}
+        connection.execute(statements.FILL, values | {"lines": [e.line for e in part], "bodies": bodies})

@@ -1,0 +1,110 @@
+"""Claiming, on a connection of its own that commits asynchronously: a claim lost in a crash is a claim that never was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from uuid import UUID, uuid4
+
+from psycopg.rows import TupleRow
+
+from scheduler.fairness import Place
+from scheduler.queue import statements
+from scheduler.queue.work import Claim, Request
+from slackwater.pricing import Price
+from slackwater.storage.database import Link
+
+DISCARD_EVERY_SECONDS: Final = 1.0
+
+
+@dataclass
+class Claims:
+    """Takes requests off the queue for one worker."""
+
+    link: Link
+    worker_id: int
+    lease_seconds: float
+    _discarded_at: float = 0.0
+
+    @classmethod
+    def on(cls, dsn: str, worker_id: int, lease_seconds: float) -> Self:
+        return cls(Link(dsn, asynchronous_commit=True), worker_id, lease_seconds)
+
+    async def line(self, model_ids: Sequence[int]) -> list[Place]:
+        """What is ready for these models, unranked."""
+        cursor = await (await self.link.get()).execute(statements.LINE, {"models": list(model_ids)}, binary=True)
+        return [Place(*row) for row in await cursor.fetchall()]
+
+    async def claim(self, model_id: int, batch_ids: Sequence[int], *, most: int, retries: bool = True) -> Claim | None:
+        """Take up to `most` requests of the first of `batch_ids` that has any; None when none has.
+
+        Skips over ranges in which everything is answered, dropping their tokens.
+        """
+        await self._forget_plans()
+        while True:
+            token = uuid4()
+            rows = await self._take(token, model_id, batch_ids, most, retries)
+            if rows:
+                return await self._claim_of(token, model_id, rows)
+            dropped = await (await self.link.get()).execute(
+                "DELETE FROM lease WHERE token = %(token)b RETURNING token", {"token": token}
+            )
+            if await dropped.fetchone() is None:
+                return None
+
+    async def mark_alone(self, token: UUID) -> bool:
+        """Say that nothing else of ours is in the engine while this request runs. False: the lease is lost."""
+        cursor = await (await self.link.get()).execute(statements.MARK_ALONE, {"token": token})
+        return cursor.rowcount == 1
+
+    async def _take(
+        self, token: UUID, model_id: int, batch_ids: Sequence[int], most: int, retries: bool
+    ) -> list[TupleRow]:
+        cursor = await (await self.link.get()).execute(
+            statements.CLAIM,
+            {
+                "batches": list(batch_ids),
+                "model_id": model_id,
+                "most": most,
+                "retries": retries,
+                "token": token,
+                "worker_id": self.worker_id,
+                "lease_seconds": self.lease_seconds,
+            },
+            binary=True,
+        )
+        return await cursor.fetchall()
+
+    async def _claim_of(self, token: UUID, model_id: int, rows: list[TupleRow]) -> Claim:
+        rows.sort(key=lambda row: int(row[13]))
+        requests = [await self._request_of(token, model_id, row) for row in rows]
+        _, batch_id, first, n, rescues, deaths, *_ = rows[0]
+        return Claim(token, batch_id, first, n, rescues, deaths, requests)
+
+    async def _request_of(self, token: UUID, model_id: int, row: TupleRow) -> Request:
+        tenant_id, batch_id, _, _, _, _, attempts, deferrals, endpoint, file_id, *prices = row[:13]
+        position, line, custom_id, est_tokens, chunk, length, body = row[13:]
+        if len(body) < length:
+            body = await self._whole(
+                body, {"tenant_id": tenant_id, "file_id": file_id, "chunk": chunk, "length": length}
+            )
+        return Request(
+            token, tenant_id, batch_id, model_id, position, line, custom_id, endpoint, bytes(body), est_tokens, attempts, deferrals,
+            Price(*prices),
+        )  # fmt: skip
+
+    async def _whole(self, head: bytes, where: dict[str, Any]) -> bytes:
+        cursor = await (await self.link.get()).execute(statements.BODY_TAIL, where, binary=True)
+        return (bytes(head) + b"".join([bytes(data) async for (data,) in cursor]))[: where["length"]]
+
+    async def _forget_plans(self) -> None:
+        """A generic plan made while a table was small stays bad for ever; planning anew once a second costs 0.5 ms."""
+        now = time.monotonic()
+        if now - self._discarded_at > DISCARD_EVERY_SECONDS:
+            self._discarded_at = now
+            await (await self.link.get()).execute("DISCARD PLANS")
+
+    async def close(self) -> None:
+        await self.link.close()

@@ -1,0 +1,80 @@
+"""Storing what ended and handing back what did not, on a connection that commits synchronously."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from uuid import UUID
+
+import stamina
+from psycopg import errors
+
+from scheduler.queue import statements
+from scheduler.queue.work import Commit, Finished, Returned
+from slackwater.storage.database import Link
+
+RACED = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled)
+
+
+@dataclass
+class Results:
+    """The group commits of one worker."""
+
+    link: Link
+    worker_id: int
+    instance_id: int
+
+    @classmethod
+    def on(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
+        return cls(Link(dsn), worker_id, instance_id)
+
+    @stamina.retry(on=RACED, attempts=20, timeout=60.0)
+    async def commit(self, commit: Commit) -> set[tuple[int, int]]:
+        """Store, hand back and close in one transaction; returns the (batch id, line) pairs this call stored.
+
+        A deadlock or a timeout is tried again and loses nothing: every part is guarded by a primary key or a token.
+        """
+        stored: set[tuple[int, int]] = set()
+        connection = await self.link.get()
+        async with connection.transaction():
+            if commit.finished:
+                cursor = await connection.execute(statements.STORE, self._store(commit.finished), binary=True)
+                stored = {(batch_id, line) for batch_id, line in await cursor.fetchall()}
+            if commit.closed:
+                await connection.execute(statements.RELEASE, _release(commit.closed, commit.returned))
+        return stored
+
+    def _store(self, finished: Sequence[Finished]) -> dict[str, Any]:
+        return {
+            "worker_id": self.worker_id,
+            "instance_id": self.instance_id,
+            "tokens": [f.request.token for f in finished],
+            "tenants": [f.request.tenant_id for f in finished],
+            "batches": [f.request.batch_id for f in finished],
+            "models": [f.request.model_id for f in finished],
+            "lines": [f.request.line for f in finished],
+            "outcomes": [f.outcome.value for f in finished],
+            "https": [f.http or 0 for f in finished],
+            "prompts": [f.usage.prompt_tokens or 0 for f in finished],
+            "completions": [f.usage.completion_tokens or 0 for f in finished],
+            "cacheds": [-1 if f.usage.cached_tokens is None else f.usage.cached_tokens for f in finished],
+            "costs": [f.cost for f in finished],
+            "attempts": [f.request.attempts + 1 for f in finished],
+            "bodies": [f.line for f in finished],
+        }
+
+    async def close(self) -> None:
+        await self.link.close()
+
+
+def _release(closed: Sequence[UUID], returned: Sequence[Returned]) -> dict[str, Any]:
+    return {
+        "tokens": list(closed),
+        "back_tokens": [r.token for r in returned],
+        "firsts": [r.first for r in returned],
+        "ns": [r.n for r in returned],
+        "delays": [r.delay_seconds for r in returned],
+        "attempts": [r.attempts for r in returned],
+        "deferrals": [r.deferrals for r in returned],
+    }

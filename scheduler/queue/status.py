@@ -1,0 +1,139 @@
+"""What a worker says of itself and hears of others: heartbeats, grants, live load, decisions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from uuid import UUID
+
+from scheduler.queue import statements
+from slackwater.lifecycle import BatchState
+from slackwater.storage.database import Link
+
+# Guarantees: own load is the sum of the fresh grants of all workers on the instance; ages are by the database's clock.
+GRANT: Final = """
+INSERT INTO "grant" AS g (worker_id, instance_id, slots, prompt_tokens, in_flight)
+VALUES (%(worker_id)b, %(instance_id)b, %(slots)b, %(prompt_tokens)b, %(in_flight)b)
+ON CONFLICT (worker_id) DO UPDATE SET slots = excluded.slots, prompt_tokens = excluded.prompt_tokens, in_flight = excluded.in_flight, at = now()
+"""
+SURROUNDINGS: Final = """
+SELECT (SELECT count(*) FROM gateway),
+       (SELECT max(coalesce(extract(epoch FROM now() - l.at), 1e9))::float8
+          FROM gateway g LEFT JOIN live_load l ON l.gateway_id = g.id AND l.instance_id = %(instance_id)b::int),
+       (SELECT coalesce(sum(l.running), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
+       (SELECT coalesce(sum(l.waiting), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
+       (SELECT coalesce(sum(in_flight), 0) FROM "grant"
+         WHERE instance_id = %(instance_id)b::int AND worker_id <> %(worker_id)b::int AND at > now() - interval '2 seconds')
+"""
+DECIDE: Final = """
+INSERT INTO decision (worker_id, instance_id, admitted, reason, slots, prompt_tokens, details)
+VALUES (%(worker_id)b, %(instance_id)b, %(admitted)b, %(reason)b, %(slots)b, %(prompt_tokens)b, %(details)b::text::json) ON CONFLICT DO NOTHING
+"""
+MODELS: Final = """
+SELECT m.id, m.name, i.upstream_name, coalesce(i.paused_until > now(), false)
+  FROM instance_model i JOIN model m ON m.id = i.model_id JOIN instance s ON s.id = i.instance_id
+ WHERE i.instance_id = %(instance_id)b::int AND s.disabled_at IS NULL
+"""
+PAUSE: Final = """
+UPDATE instance_model SET paused_until = now() + %(seconds)b::float8 * interval '1 second', paused_reason = %(reason)b
+ WHERE instance_id = %(instance_id)b::int AND model_id = %(model_id)b::int
+"""
+ATTEMPTS: Final = """
+INSERT INTO attempt (tenant_id, batch_id, line, worker_id, instance_id, why, http)
+SELECT tenant_id, batch_id, line, %(worker_id)b::int, %(instance_id)b::int, why, nullif(http, 0)
+  FROM unnest(%(tenants)b::bigint[], %(batches)b::bigint[], %(lines)b::int[], %(whys)b::text[], %(https)b::smallint[])
+    AS x (tenant_id, batch_id, line, why, http)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else is on the instance. `live_age_seconds` is that of the oldest api process's figures; None without any process."""
+
+    gateways: int
+    live_age_seconds: float | None
+    live_running: int
+    live_waiting: int
+    others_in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that the instance serves, under its own name there."""
+
+    id: int
+    name: str
+    upstream_name: str
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A run that gave no result."""
+
+    tenant_id: int
+    batch_id: int
+    line: int
+    why: str
+    http: int | None = None
+
+
+@dataclass
+class Status:
+    """The connection a worker reports on; what it writes may be lost in a crash of the server."""
+
+    link: Link
+    worker_id: int
+    instance_id: int
+
+    @classmethod
+    def on(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
+        return cls(Link(dsn, asynchronous_commit=True), worker_id, instance_id)
+
+    async def heartbeat(self, tokens: Sequence[UUID], lease_seconds: float) -> dict[UUID, BatchState]:
+        """Extend these leases; returns those still held with the state of their batch. What is missing is lost."""
+        rows = await self._run(statements.HEARTBEAT, {"tokens": list(tokens), "lease_seconds": lease_seconds})
+        await self._run("UPDATE worker SET heartbeat_at = now() WHERE id = %(worker_id)b::int", {})
+        return {token: BatchState(state) for token, state in rows}
+
+    async def surroundings(self, *, slots: int, prompt_tokens: int, in_flight: int) -> Surroundings:
+        """Write what this worker uses, and read what others do."""
+        await self._run(GRANT, {"slots": slots, "prompt_tokens": prompt_tokens, "in_flight": in_flight})
+        rows = await self._run(SURROUNDINGS, {})
+        gateways, age, running, waiting, others = rows[0]
+        return Surroundings(gateways, age, int(running), int(waiting), int(others))
+
+    async def decide(
+        self, *, admitted: bool, reason: str | None, slots: int, prompt_tokens: int, details: Mapping[str, Any]
+    ) -> None:
+        """Store a decision: what explains a wait."""
+        values = {"admitted": admitted, "reason": reason, "slots": slots, "prompt_tokens": prompt_tokens}
+        await self._run(DECIDE, values | {"details": json.dumps(details)})
+
+    async def models(self) -> list[Served]:
+        return [Served(*row) for row in await self._run(MODELS, {})]
+
+    async def pause(self, model_id: int, seconds: float, reason: str) -> None:
+        """Keep every worker of this instance from running a model for a while."""
+        await self._run(PAUSE, {"model_id": model_id, "seconds": seconds, "reason": reason})
+
+    async def note(self, failed: Sequence[Failed]) -> None:
+        """Write down runs that gave no result."""
+        columns = {
+            "tenants": [f.tenant_id for f in failed],
+            "batches": [f.batch_id for f in failed],
+            "lines": [f.line for f in failed],
+            "whys": [f.why for f in failed],
+            "https": [f.http or 0 for f in failed],
+        }
+        await self._run(ATTEMPTS, columns)
+
+    async def _run(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        own = {"worker_id": self.worker_id, "instance_id": self.instance_id}
+        cursor = await (await self.link.get()).execute(statement.encode(), own | values, binary=True)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def close(self) -> None:
+        await self.link.close()

@@ -1,0 +1,142 @@
+"""An upstream: any server with an OpenAI-compatible URL (vLLM, SGLang, llama.cpp, a hosted one). Bodies go out as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final, Self
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.retry import Answered, Ending, Unanswered, Why
+from slackwater.errors import Unavailable
+from workers.engines.base import Call, EngineLoad
+
+CONNECT_SECONDS: Final = 5.0
+PROBE_SECONDS: Final = 2.0
+MOST_BODY_BYTES: Final = 64 << 20
+# The same figure under the names of vLLM (both generations), SGLang and llama.cpp.
+RUNNING: Final = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")
+WAITING: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
+KV_USED: Final = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+    "sglang:token_usage",
+    "llamacpp:kv_cache_usage_ratio",
+)
+
+
+@dataclass
+class UpstreamEngine:
+    """Keeps its connections and bounds what is in flight on them. `url` is the base, with or without `/v1`."""
+
+    url: str
+    session: aiohttp.ClientSession
+    timeout_seconds: float
+    has_metrics: bool = True
+
+    @classmethod
+    async def open(cls, url: str, api_key: str | None, *, most: int, timeout_seconds: float) -> Self:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        connector = aiohttp.TCPConnector(limit=most + 2, keepalive_timeout=60)
+        session = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=False, auto_decompress=True)
+        return cls(url.rstrip("/").removesuffix("/v1"), session, timeout_seconds)
+
+    async def run(self, call: Call) -> Ending:
+        timeout = aiohttp.ClientTimeout(total=self.timeout_seconds, sock_connect=CONNECT_SECONDS)
+        headers = {"Content-Type": "application/json", "X-Request-Id": call.id}
+        try:
+            async with self.session.post(
+                self.url + call.endpoint, data=call.body, headers=headers, timeout=timeout, allow_redirects=False
+            ) as reply:
+                return await _ending(reply)
+        except (aiohttp.ServerTimeoutError, TimeoutError) as error:
+            return Unanswered(Why.UNREACHABLE if isinstance(error, aiohttp.ConnectionTimeoutError) else Why.TIMED_OUT)
+        except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            return Unanswered(Why.UNREACHABLE)
+        except aiohttp.ClientError:
+            return Unanswered(Why.BAD_UPSTREAM)
+
+    async def load(self) -> EngineLoad:
+        """From `/metrics`; a server without it is only known to answer."""
+        try:
+            if self.has_metrics:
+                status, text = await self._get("/metrics")
+                if status == 200:
+                    return load_of(text)
+                self.has_metrics = status not in (404, 405)
+            status, _ = await self._get("/v1/models")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unavailable("the upstream does not answer") from error
+        if status >= 500:
+            raise Unavailable(f"the upstream answers {status}")
+        return EngineLoad()
+
+    async def serves(self, model: str) -> bool:
+        try:
+            async with self.session.get(self.url + "/v1/models", timeout=_probe()) as reply:
+                if reply.status != 200:
+                    return False
+                listed = await reply.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return False
+        data = listed.get("data") if isinstance(listed, dict) else None
+        return isinstance(data, list) and any(isinstance(m, dict) and m.get("id") == model for m in data)
+
+    async def _get(self, path: str) -> tuple[int, str]:
+        async with self.session.get(self.url + path, timeout=_probe()) as reply:
+            return reply.status, await reply.text(errors="replace")
+
+    async def close(self) -> None:
+        await self.session.close()
+        await asyncio.sleep(0)
+
+
+def _probe() -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=PROBE_SECONDS)
+
+
+async def _ending(reply: aiohttp.ClientResponse) -> Ending:
+    body = await reply.content.read(MOST_BODY_BYTES + 1) if reply.content_length is None else await reply.read()
+    while not reply.content.at_eof() and len(body) <= MOST_BODY_BYTES:
+        body += await reply.content.read(MOST_BODY_BYTES + 1 - len(body))
+    if len(body) > MOST_BODY_BYTES:
+        return Unanswered(Why.BAD_UPSTREAM)
+    retry_after = seconds_of(reply.headers.get("Retry-After"), time.time())
+    return Answered(reply.status, body, retry_after, reply.headers.get("X-Request-Id"))
+
+
+def seconds_of(retry_after: str | None, now: float) -> float | None:
+    """A `Retry-After` header in seconds from `now` (unix seconds): a number or an HTTP date; None where it is neither."""
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def load_of(text: str) -> EngineLoad:
+    """The load in a Prometheus page; a figure that is not there is None. Sums over the models and ranks of a page."""
+    sums: dict[str, float] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    except ValueError:
+        return EngineLoad()
+    running, waiting = _first(sums, RUNNING), _first(sums, WAITING)
+    return EngineLoad(
+        None if running is None else int(running), None if waiting is None else int(waiting), _first(sums, KV_USED)
+    )
+
+
+def _first(sums: dict[str, float], names: tuple[str, ...]) -> float | None:
+    return next((sums[name] for name in names if name in sums), None)

@@ -1,0 +1,139 @@
+"""Running requests: one task each, from the claim to a result or back to the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from scheduler.queue.status import Failed, Served, Status
+from scheduler.queue.work import Finished, Request, Returned
+from scheduler.retry import Again, Answered, Ended, Ending, judge
+from slackwater import ids
+from slackwater.lifecycle import Outcome
+from slackwater.pricing import cost
+from slackwater.reader.output_line import answer_line, error_line, read_answer
+from slackwater.reader.usage import UNKNOWN
+from slackwater.wire.lines import line_id
+from workers.engines.base import Call, Engine
+from workers.held import Held, joined
+from workers.outgoing import Outgoing
+from workers.prepare import prepare
+
+log = structlog.get_logger()
+PAUSE_SECONDS: Final = 30.0
+
+
+@dataclass
+class Runs:
+    """The requests in flight. `ended` is called whenever one is over, however it ended."""
+
+    engine: Engine
+    held: Held
+    outgoing: Outgoing
+    status: Status
+    max_attempts: int
+    ended: Callable[[], None]
+    models: dict[int, Served] = field(default_factory=dict)
+    tasks: dict[asyncio.Task[None], Request] = field(default_factory=dict)
+    failed: list[Failed] = field(default_factory=list)
+    done: int = 0
+    random: Random = field(default_factory=Random)
+    busy_until: float = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.tasks)
+
+    def start(self, request: Request) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._run(request))
+        self.tasks[task] = request
+        task.add_done_callback(self._over)
+        return task
+
+    def abort(self, token: UUID) -> None:
+        """Stop everything under a lease that is lost or not wanted any more."""
+        for task, request in self.tasks.items():
+            if request.token == token:
+                task.cancel()
+
+    def hand_back(
+        self, request: Request, *, delay_seconds: float = 0.0, burns: bool = False, defers: bool = False
+    ) -> None:
+        """A request goes back unfinished."""
+        attempts, deferrals = request.attempts + burns, min(request.deferrals + defers, 30_000)
+        self._end(request, Returned(request.token, request.position, 1, delay_seconds, attempts, deferrals))
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        request = self.tasks.pop(task)
+        if task.cancelled():
+            self.hand_back(request)
+        elif task.exception() is not None:
+            log.error("request.lost", exc_info=task.exception())
+            self.hand_back(request, delay_seconds=1.0, burns=True)
+        self.ended()
+
+    async def _run(self, request: Request) -> None:
+        served = self.models[request.model_id]
+        call = Call(
+            ids.new("req_"),
+            request.endpoint,
+            served.upstream_name,
+            prepare(request.body, name=served.name, upstream_name=served.upstream_name),
+        )
+        ending = await self.engine.run(call)
+        verdict = self._judge(request, ending)
+        if isinstance(verdict, Again) and verdict.blames and isinstance(ending, Answered):
+            verdict = await self._probe(served, ending, verdict)
+        if isinstance(verdict, Ended):
+            self._finish(request, call, verdict)
+        else:
+            self._again(request, verdict)
+
+    def _judge(self, request: Request, ending: Ending) -> Ended | Again:
+        return judge(
+            ending,
+            attempts=request.attempts,
+            deferrals=request.deferrals,
+            max_attempts=self.max_attempts,
+            random=self.random,
+        )
+
+    async def _probe(self, served: Served, answer: Answered, verdict: Again) -> Ended | Again:
+        """401 or 404: when the instance passes a probe the line is at fault; else it is paused for this model, burning nothing."""
+        if await self.engine.serves(served.upstream_name):
+            return Ended(False, answer)
+        log.warning("instance.paused", model=served.name, why=verdict.why.value, seconds=PAUSE_SECONDS)
+        await self.status.pause(served.id, PAUSE_SECONDS, verdict.why.value)
+        return verdict
+
+    def _finish(self, request: Request, call: Call, ended: Ended) -> None:
+        where = line_id(request.batch_id, request.line)
+        outcome = Outcome.SUCCEEDED if ended.succeeded else Outcome.FAILED
+        if ended.answer is None:
+            line = error_line(where, request.custom_id, ended.code or "server_error", ended.message or "")
+            finished = Finished(request, outcome, None, UNKNOWN, 0, line)
+        else:
+            answer = read_answer(ended.answer.status, ended.answer.body)
+            line = answer_line(where, request.custom_id, ended.answer.request_id or call.id, answer)
+            charge = cost(answer.usage, request.price)
+            finished = Finished(request, outcome, answer.status, answer.usage, charge, line)
+        self.done += 1
+        self.outgoing.finish(finished)
+        self._end(request, None)
+
+    def _again(self, request: Request, again: Again) -> None:
+        self.failed.append(Failed(request.tenant_id, request.batch_id, request.line, again.why.value, again.status))
+        if not again.burns:
+            self.busy_until = max(self.busy_until, asyncio.get_running_loop().time() + min(again.delay_seconds, 5.0))
+        self.hand_back(request, delay_seconds=again.delay_seconds, burns=again.burns, defers=not again.burns)
+
+    def _end(self, request: Request, returned: Returned | None) -> None:
+        holding = self.held.end(request, returned)
+        if holding is not None:
+            self.outgoing.close(request.token, list(joined(holding.returned)))

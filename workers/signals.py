@@ -1,0 +1,54 @@
+"""The readings admission decides on, each with its age."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.admission import EngineReading, LiveReading, Readings
+from scheduler.queue.status import Surroundings
+from slackwater.errors import Unavailable
+from workers.engines.base import Engine, EngineLoad
+from workers.instance import Instance
+
+EVERY_SECONDS: Final = 0.25
+
+
+@dataclass
+class Signals:
+    """Samples the engine four times a second, on its own, so that a slow engine does not slow the decision."""
+
+    engine: Engine
+    instance: Instance
+    _load: EngineLoad | None = None
+    _loaded_at: float = 0.0
+
+    async def sample(self, stopping: asyncio.Event) -> None:
+        """Sample until `stopping` is set. An engine that does not answer leaves its last figures to age."""
+        while not stopping.is_set():
+            begun = time.monotonic()
+            try:
+                self._load = await self.engine.load()
+                self._loaded_at = begun
+            except Unavailable:
+                pass
+            await asyncio.sleep(EVERY_SECONDS)
+
+    def read(self, around: Surroundings, *, paused: bool) -> Readings:
+        """Everything known now. NVML is not sampled yet: declared GPUs read as missing, never as idle."""
+        engine = None
+        if self._load is not None:
+            age = time.monotonic() - self._loaded_at
+            engine = EngineReading(age, self._load.running, self._load.waiting, self._load.kv_used_ratio)
+        live = None
+        if around.live_age_seconds is not None:
+            live = LiveReading(around.live_age_seconds, around.live_running, around.live_waiting)
+        return Readings(
+            engine,
+            live,
+            needs_live=around.gateways > 0,
+            declared_gpus=self.instance.gpus,
+            paused=paused,
+        )
