@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from transformers import LlamaForCausalLM
 
 from workers.engine.decoder import Decoder
 from workers.engine.grammar import Grammars
@@ -23,8 +24,12 @@ class Parts:
 
     tokens: Tokens
     grammars: Grammars
-    decoder: Decoder
+    model: LlamaForCausalLM
     fingerprint: str
+
+    def decoder(self) -> Decoder:
+        """One with no rows; it belongs to one batch."""
+        return Decoder(self.model)
 
     def row(self, request: Request, prompt: Sequence[int], limit: int) -> Row:
         """Raises `RefusedError` for a schema that cannot be enforced."""
@@ -39,7 +44,7 @@ class Parts:
 
 
 def assemble(*, threads: int | None, dtype: str) -> Parts:
-    """Loads everything: about a second for the tokenizer, two to four for the weights."""
+    """Loads everything: about four seconds of one core for metadata and vocabulary, two for the weights."""
     if threads is not None:
         torch.set_num_threads(threads)
     weights = Weights(bundled_file())
@@ -47,6 +52,6 @@ def assemble(*, threads: int | None, dtype: str) -> Parts:
     return Parts(
         tokens=tokens,
         grammars=Grammars(tokens),
-        decoder=Decoder(weights.model(DTYPES[dtype])),
+        model=weights.model(DTYPES[dtype]),
         fingerprint=f"slackwater-local-q4_1-{dtype}",
     )

@@ -28,7 +28,7 @@ class LocalEngine:
         self._parts = parts
         self._max_batch = max_batch
         self._context = context
-        self._batch = Batch(parts.decoder, max_batch=max_batch)
+        self._batch = Batch(parts.decoder(), max_batch=max_batch)
         self._intake = ThreadPoolExecutor(max_workers=1, thread_name_prefix="slackwater-intake")
         self._arriving = 0
         self._closed = False

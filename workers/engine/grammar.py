@@ -46,9 +46,11 @@ class Grammars:
         except ValueError as error:
             raise _refused(str(error)) from error
         matcher = LLMatcher(self._tokenizer, source, log_level=0, limits=LLParserLimits(verbose_errors=False))
-        matcher.compute_bitmask()  # a schema that allows no answer at all shows only here
         if matcher.is_error():
             raise _refused(matcher.get_error())
+        matcher.compute_bitmask()
+        if matcher.is_error():
+            raise _refused("no answer satisfies it")
         return Grammar(matcher, self._size)
 
 
