@@ -37,12 +37,13 @@ async def one_slot(parts: "Parts") -> AsyncIterator[LocalEngine]:
 
 
 async def test_a_short_answer_is_not_held_back_by_a_long_one(engine: LocalEngine) -> None:
-    long = asyncio.create_task(ask(engine, STORY, max_tokens=30))
+    long = asyncio.create_task(engine.complete(CHAT, chat(STORY, max_tokens=900)))
     await until(lambda: engine.load_now().running == 1)
     await ask(engine, "hi", max_tokens=2)
 
     assert not long.done()
-    assert (await long)["usage"]["completion_tokens"] == 30
+    long.cancel()
+    await until(lambda: engine.load_now().running == 0)
 
 
 async def test_cancelling_frees_the_slot_for_who_waits(one_slot: LocalEngine) -> None:
