@@ -51,9 +51,7 @@ class RefusedError(Exception):
         self.status = status
 
     def answer(self) -> Answer:
-        return failure(
-            self.status, self.message, kind="invalid_request_error", param=self.param, code=self.code
-        )
+        return failure(self.status, self.message, kind="invalid_request_error", param=self.param, code=self.code)
 
 
 def failure(status: int, message: str, *, kind: str, param: str | None, code: str) -> Answer:

@@ -49,9 +49,7 @@ class Decoder:
         """Adds a read prompt as the last row."""
         with torch.inference_mode():
             width = max(self._width, prompt.length)
-            rows = [
-                _widened(_layers(past), width) for past in (self._past, prompt.past) if past.get_seq_length()
-            ]
+            rows = [_widened(_layers(past), width) for past in (self._past, prompt.past) if past.get_seq_length()]
             self._past = _cache([_stacked(same) for same in zip(*rows, strict=True)])
         self._lengths.append(prompt.length)
 
@@ -60,9 +58,7 @@ class Decoder:
         lengths = [self._lengths[row] for row in rows]
         width = max(lengths, default=0)
         with torch.inference_mode():
-            kept = [
-                (keys[rows, :, -width:], values[rows, :, -width:]) for keys, values in _layers(self._past)
-            ]
+            kept = [(keys[rows, :, -width:], values[rows, :, -width:]) for keys, values in _layers(self._past)]
             self._past = _cache(kept) if rows else DynamicCache()
         self._lengths = lengths
 

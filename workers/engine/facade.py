@@ -66,9 +66,7 @@ class LocalEngine:
         except RefusedError as refusal:
             return refusal.answer()
         except EngineClosedError:
-            return failure(
-                503, "The engine is closed.", kind="server_error", param=None, code="engine_closed"
-            )
+            return failure(503, "The engine is closed.", kind="server_error", param=None, code="engine_closed")
         except Exception as error:
             message = f"The engine failed on this request: {type(error).__name__}."
             return failure(500, message, kind="server_error", param=None, code="engine_failed")

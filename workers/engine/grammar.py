@@ -32,9 +32,7 @@ class Grammars:
 
     def __init__(self, tokens: Tokens) -> None:
         self._size = tokens.size
-        self._tokenizer = LLTokenizer(
-            tokens.tokenizer.to_str(), n_vocab=tokens.size, eos_token=sorted(tokens.ends)
-        )
+        self._tokenizer = LLTokenizer(tokens.tokenizer.to_str(), n_vocab=tokens.size, eos_token=sorted(tokens.ends))
 
     def compile(self, schema: Mapping[str, Any]) -> "Grammar":
         """Raises `RefusedError` with llguidance's own words for a schema it cannot enforce, or a huge one."""

@@ -76,6 +76,4 @@ def check_members(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
             raise RefusedError(f"Unknown parameter: '{name}'.", param=name, code="unknown_parameter")
         if not any(type(value) is type(neutral) and value == neutral for neutral in NEUTRAL[name]):
             reason = _REASONS.get(name, "this engine cannot honour it")
-            raise RefusedError(
-                f"Unsupported parameter: '{name}' ({reason}).", param=name, code="unsupported_parameter"
-            )
+            raise RefusedError(f"Unsupported parameter: '{name}' ({reason}).", param=name, code="unsupported_parameter")

@@ -25,9 +25,7 @@ def read_messages(value: object) -> tuple[Message, ...]:
     if not isinstance(value, list):
         raise wrong_type("messages", "an array of messages")
     if not value:
-        raise RefusedError(
-            "'messages' must hold at least one message.", param="messages", code="invalid_value"
-        )
+        raise RefusedError("'messages' must hold at least one message.", param="messages", code="invalid_value")
     called: set[str] = set()
     return tuple(_message(item, f"messages[{index}]", called) for index, item in enumerate(value))
 
@@ -52,9 +50,7 @@ def _role(item: Mapping[str, Any], at: str) -> str:
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
         allowed = ", ".join(ROLES)
-        raise RefusedError(
-            f"'{at}.role' must be one of: {allowed}.", param=f"{at}.role", code="invalid_value"
-        )
+        raise RefusedError(f"'{at}.role' must be one of: {allowed}.", param=f"{at}.role", code="invalid_value")
     return ROLES[role]
 
 

@@ -41,9 +41,7 @@ class Request:
 def read_request(endpoint: str, body: bytes, *, models: Sequence[str]) -> Request:
     """Raises `RefusedError` (400; 404 for an unknown endpoint or model) naming the fault; clamps nothing."""
     if endpoint not in tuple(Endpoint):
-        raise RefusedError(
-            f"No such endpoint here: {endpoint}", param=None, code="unknown_endpoint", status=404
-        )
+        raise RefusedError(f"No such endpoint here: {endpoint}", param=None, code="unknown_endpoint", status=404)
     route = Endpoint(endpoint)
     members = _object(body)
     model = _model(members, models)
@@ -51,9 +49,7 @@ def read_request(endpoint: str, body: bytes, *, models: Sequence[str]) -> Reques
     return Request(
         endpoint=route,
         model=model,
-        prompt=read_messages(members.get("messages"))
-        if route is Endpoint.CHAT
-        else _prompt(members.get("prompt")),
+        prompt=read_messages(members.get("messages")) if route is Endpoint.CHAT else _prompt(members.get("prompt")),
         max_tokens=_max_tokens(members, None if route is Endpoint.CHAT else TEXT_MAX_TOKENS),
         stops=_stops(members.get("stop")),
         sampling=_sampling(members),
@@ -72,9 +68,7 @@ def _object(body: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise RefusedError("The body is nested too deeply.", param=None, code="too_deep") from error
     except ValueError as error:
-        raise RefusedError(
-            f"The body is not valid JSON: {error}.", param=None, code="invalid_json"
-        ) from error
+        raise RefusedError(f"The body is not valid JSON: {error}.", param=None, code="invalid_json") from error
     if not isinstance(members, dict):
         raise RefusedError("The body must be a JSON object.", param=None, code="invalid_type")
     return members
@@ -98,9 +92,7 @@ def _model(members: Mapping[str, Any], models: Sequence[str]) -> str:
     if not isinstance(model, str):
         raise wrong_type("model", "a string")
     if model not in models:
-        raise RefusedError(
-            f"The model '{model}' does not exist.", param="model", code="model_not_found", status=404
-        )
+        raise RefusedError(f"The model '{model}' does not exist.", param="model", code="model_not_found", status=404)
     return model
 
 
@@ -138,9 +130,7 @@ def _stops(value: object) -> tuple[str, ...]:
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise wrong_type("stop", "a string or an array of strings")
     if len(stops) > MAX_STOPS or "" in stops:
-        raise RefusedError(
-            f"'stop' takes up to {MAX_STOPS} non-empty strings.", param="stop", code="invalid_value"
-        )
+        raise RefusedError(f"'stop' takes up to {MAX_STOPS} non-empty strings.", param="stop", code="invalid_value")
     return tuple(stops)
 
 
@@ -164,9 +154,7 @@ def _number(members: Mapping[str, Any], name: str, *, default: float, low: float
     if type(value) not in (int, float):
         raise wrong_type(name, "a number")
     if not low <= value <= high:
-        raise RefusedError(
-            f"'{name}' must be between {low:g} and {high:g}.", param=name, code="invalid_value"
-        )
+        raise RefusedError(f"'{name}' must be between {low:g} and {high:g}.", param=name, code="invalid_value")
     return float(value)
 
 

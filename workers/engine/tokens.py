@@ -26,9 +26,7 @@ _DOCUMENT_END: Final = "<|endoftext|>"
 class Tokens:
     """Text to token ids and back. Safe to use from several threads."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, template: str, *, ends: Sequence[int], controls: Sequence[int]
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: str, *, ends: Sequence[int], controls: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
         self.size: int = tokenizer.get_vocab_size()
@@ -62,9 +60,7 @@ class Tokens:
     def render(self, messages: Sequence[Message]) -> str:
         """Raises `RefusedError` where the template fails on these messages."""
         try:
-            text: str = self._templates.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True
-            )
+            text: str = self._templates.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
         except Exception as error:
             message = f"The chat template cannot render these messages: {error}."
             raise RefusedError(message, param="messages", code="invalid_value") from error

@@ -136,9 +136,7 @@ async def test_eight_unlike_requests_at_once_are_all_answered(engine: LocalEngin
         {"max_tokens": 3, "stop": ["a"]},
         {"max_tokens": 1},
     ]
-    bodies = await asyncio.gather(
-        *(ask(engine, f"Tell story {n}.", **each) for n, each in enumerate(members))
-    )
+    bodies = await asyncio.gather(*(ask(engine, f"Tell story {n}.", **each) for n, each in enumerate(members)))
 
     assert all(
         1 <= body["usage"]["completion_tokens"] <= each["max_tokens"]
@@ -233,7 +231,5 @@ async def test_what_does_not_fit_is_refused_alone(engine: LocalEngine) -> None:
         (TEXT, json.dumps({"model": MODEL, "prompt": [10**30]}).encode(), 400, "invalid_value"),
     ],
 )
-async def test_refusals_are_answers(
-    engine: LocalEngine, endpoint: str, body: bytes, status: int, code: str
-) -> None:
+async def test_refusals_are_answers(engine: LocalEngine, endpoint: str, body: bytes, status: int, code: str) -> None:
     assert refused(await engine.complete(endpoint, body), status)["code"] == code

@@ -76,9 +76,7 @@ def is_tree(value: Any) -> bool:
 async def test_an_answer_holds_its_schema(
     engine: LocalEngine, schema: object, holds: Callable[[Any], object], members: dict[str, Any]
 ) -> None:
-    body = await ask(
-        engine, "Is `eval(input())` safe?", max_tokens=60, response_format=named(schema), **members
-    )
+    body = await ask(engine, "Is `eval(input())` safe?", max_tokens=60, response_format=named(schema), **members)
 
     assert reason_of(body) == "stop"
     assert holds(json.loads(text_of(body)))
@@ -96,9 +94,7 @@ async def test_a_recursive_schema_holds_to_any_depth(engine: LocalEngine) -> Non
 
 
 async def test_json_mode_gives_an_object(engine: LocalEngine) -> None:
-    body = await ask(
-        engine, "Describe a cat as JSON.", response_format={"type": "json_object"}, max_tokens=30
-    )
+    body = await ask(engine, "Describe a cat as JSON.", response_format={"type": "json_object"}, max_tokens=30)
 
     assert reason_of(body) == "length" or isinstance(json.loads(text_of(body)), dict)
     assert text_of(body).startswith("{")

@@ -51,9 +51,7 @@ def test_text_parts_are_joined_by_line_breaks() -> None:
 def test_a_replayed_call_is_rendered_and_its_reply_follows() -> None:
     _, said, reply = read_messages(replay('{"path": "src/a"}'))
 
-    assert said["content"] == (
-        '<tool_call>\n{"name": "read_file", "arguments": {"path": "src/a"}}\n</tool_call>'
-    )
+    assert said["content"] == ('<tool_call>\n{"name": "read_file", "arguments": {"path": "src/a"}}\n</tool_call>')
     assert reply == {"role": "tool", "content": "partial"}
 
 

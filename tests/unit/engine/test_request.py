@@ -17,9 +17,7 @@ HELLO = [{"role": "user", "content": "hi"}]
 
 def read(endpoint: Endpoint = Endpoint.CHAT, **members: Any) -> Request:
     given_prompt = {"messages": HELLO} if endpoint is Endpoint.CHAT else {"prompt": "once"}
-    return read_request(
-        endpoint, json.dumps({"model": "m", **given_prompt, **members}).encode(), models=MODELS
-    )
+    return read_request(endpoint, json.dumps({"model": "m", **given_prompt, **members}).encode(), models=MODELS)
 
 
 def refusal(endpoint: Endpoint = Endpoint.CHAT, **members: Any) -> RefusedError:
@@ -29,9 +27,7 @@ def refusal(endpoint: Endpoint = Endpoint.CHAT, **members: Any) -> RefusedError:
 
 
 def test_a_plain_chat_takes_the_apis_documented_defaults() -> None:
-    assert read() == Request(
-        Endpoint.CHAT, "m", ({"role": "user", "content": "hi"},), None, (), Sampling(), None
-    )
+    assert read() == Request(Endpoint.CHAT, "m", ({"role": "user", "content": "hi"},), None, (), Sampling(), None)
 
 
 def test_a_plain_completion_is_limited_to_sixteen_tokens_as_documented() -> None:
@@ -125,9 +121,7 @@ def test_members_that_cannot_change_the_answer_are_passed_over(members: dict[str
 
 
 def test_sampling_members_are_read_as_written() -> None:
-    request = read(
-        temperature=0, top_p=0.5, seed=-7, frequency_penalty=-2, presence_penalty=1.5, stop=["a", "b"]
-    )
+    request = read(temperature=0, top_p=0.5, seed=-7, frequency_penalty=-2, presence_penalty=1.5, stop=["a", "b"])
 
     assert request.sampling == Sampling(0.0, 0.5, -7, -2.0, 1.5)
     assert request.stops == ("a", "b")
@@ -135,9 +129,7 @@ def test_sampling_members_are_read_as_written() -> None:
 
 def test_a_schema_keeps_the_order_of_its_properties() -> None:
     schema = {"type": "object", "properties": {"reasoning": {}, "answer": {}, "cwe": {}}}
-    request = read(
-        response_format={"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema}}
-    )
+    request = read(response_format={"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema}})
 
     assert request.schema is not None
     assert list(request.schema["properties"]) == ["reasoning", "answer", "cwe"]
@@ -191,9 +183,7 @@ def test_a_number_beyond_floats_is_refused() -> None:
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text('aé"', max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text('aé"', max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('aé"', max_size=5), inner, max_size=3),
     max_leaves=6,
 )
 NAMES = st.sampled_from(
