@@ -19,7 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.server import Server, address_of, listener_of, server_of
 from slackwater.settings import Settings
-from slackwater.storage.database import Database, connect
+from slackwater.storage.connections import connect
+from slackwater.storage.database import Database
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN
 
