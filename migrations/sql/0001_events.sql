@@ -45,8 +45,8 @@ CREATE TABLE secret (
 );
 CREATE INDEX secret_by_endpoint ON secret (tenant_id, endpoint_id);
 
--- One event to one endpoint. `state`: 0 pending, 1 delivered, 2 exhausted, 3 dropped (the endpoint is disabled or deleted).
--- Only the holder of `token` may record an attempt's end.
+-- One event to one endpoint. `state`: 0 pending, 1 delivered, 2 exhausted, 3 dropped (the endpoint is deleted).
+-- Only the holder of `token` may record an attempt's end; while it is held, `next_at` is when that claim's lease ends.
 CREATE TABLE delivery (
     tenant_id bigint NOT NULL,
     id bigint GENERATED ALWAYS AS IDENTITY,
@@ -65,7 +65,9 @@ CREATE TABLE delivery (
     FOREIGN KEY (tenant_id, event_id) REFERENCES event (tenant_id, id),
     FOREIGN KEY (tenant_id, endpoint_id) REFERENCES endpoint (tenant_id, id)
 );
-CREATE INDEX delivery_due ON delivery (next_at) WHERE state = 0;
+-- Claims walk endpoint by endpoint, so that one with a long queue is passed in one step.
+CREATE INDEX delivery_due ON delivery (tenant_id, endpoint_id, next_at) WHERE state = 0;
+CREATE INDEX delivery_in_flight ON delivery (tenant_id, endpoint_id, next_at) WHERE state = 0 AND token IS NOT NULL;
 
 CREATE TABLE delivery_attempt (
     tenant_id bigint NOT NULL,

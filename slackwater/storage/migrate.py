@@ -93,3 +93,11 @@ def _run(dsn: str, step: Callable[[Config, Connection], None]) -> str | None:
             connection.commit()
     engine.dispose()
     return revision
+
+
+def newest() -> str | None:
+    """The revision that this code was written for."""
+    with as_file(files("migrations")) as scripts:
+        config = Config()
+        config.set_main_option("script_location", str(scripts))
+        return ScriptDirectory.from_config(config).get_current_head()

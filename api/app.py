@@ -1,0 +1,51 @@
+"""The application: its parts, and how long they live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from api import errors
+from api.auth import Gate
+from api.live import Presence
+from api.routes import admin, batches, files, health, models
+from api.scope import RequestScope
+from slackwater.settings import Settings
+from slackwater.storage.database import Database
+from slackwater.storage.migrate import newest
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs."""
+    app = FastAPI(
+        title="Slackwater",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    database = Database(settings.dsn)
+    app.state.settings = settings
+    app.state.database = database
+    app.state.gate = Gate(database)
+    app.state.presence = Presence(database)
+    app.state.revision = newest()
+    errors.install(app)
+    app.add_middleware(RequestScope)
+    for routes in (health, files, batches, models, admin):
+        app.include_router(routes.router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    presence: Presence = app.state.presence
+    database: Database = app.state.database
+    try:
+        async with presence.kept():
+            yield
+    finally:
+        await database.close()

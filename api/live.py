@@ -1,0 +1,112 @@
+"""This process among the gateways: it writes what live traffic it carries on each instance, four times a second, idle too.
+
+Workers hold while these figures are stale, so silence must never look like idleness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from slackwater import ids
+from slackwater.loop import Loop
+from slackwater.storage.database import Database
+
+log = structlog.get_logger()
+INTERVAL_SECONDS: Final = 0.25
+GOODBYE_SECONDS: Final = 1.0
+
+HEARTBEAT = text("""
+INSERT INTO gateway (id, host, pid) VALUES (:gateway, :host, :pid) ON CONFLICT (id) DO UPDATE SET heartbeat_at = now()
+""")
+WRITE = text("""
+INSERT INTO live_load (instance_id, gateway_id, running, waiting, ttft_p99_seconds, itl_p99_seconds, at)
+SELECT i.id, :gateway, coalesce(l.running, 0), coalesce(l.waiting, 0), l.ttft, l.itl, now()
+  FROM instance i
+  LEFT JOIN unnest(CAST(:instances AS integer[]), CAST(:running AS integer[]), CAST(:waiting AS integer[]),
+                   CAST(:ttft AS real[]), CAST(:itl AS real[])) AS l (id, running, waiting, ttft, itl) ON l.id = i.id
+ WHERE i.disabled_at IS NULL
+ ORDER BY i.id
+ON CONFLICT (instance_id, gateway_id) DO UPDATE
+   SET running = excluded.running, waiting = excluded.waiting, ttft_p99_seconds = excluded.ttft_p99_seconds,
+       itl_p99_seconds = excluded.itl_p99_seconds, at = excluded.at
+""")
+FORGET = (
+    text("DELETE FROM live_load WHERE gateway_id = :gateway"),
+    text("DELETE FROM gateway WHERE id = :gateway"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Live requests on one instance; times are seconds, None where nothing was measured."""
+
+    running: int = 0
+    waiting: int = 0
+    ttft_p99_seconds: float | None = None
+    itl_p99_seconds: float | None = None
+
+
+@dataclass
+class Presence:
+    """Registers this process, keeps its figures fresh, and takes them away when it ends.
+
+    `loads` maps an instance's id to what this process carries there now; instances without an entry carry nothing.
+    """
+
+    database: Database
+    loads: dict[int, Load] = field(default_factory=dict)
+    gateway: str = field(default_factory=lambda: ids.new("gw_"))
+
+    async def step(self) -> int:
+        """Write the heartbeat and every figure once, in one transaction."""
+        values = {"gateway": self.gateway, "host": socket.gethostname(), "pid": os.getpid()}
+        async with self.database.gate() as connection:
+            await connection.execute(HEARTBEAT, values)
+            await connection.execute(WRITE, values | _columns(self.loads))
+        return 0
+
+    async def leave(self) -> None:
+        """Remove the rows, so that workers no longer wait for this process."""
+        async with self.database.gate() as connection:
+            for statement in FORGET:
+                await connection.execute(statement, {"gateway": self.gateway})
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Present inside of the block."""
+        stopping = asyncio.Event()
+        loop = asyncio.create_task(Loop("presence", self.step, INTERVAL_SECONDS).run(stopping))
+        try:
+            yield
+        finally:
+            stopping.set()
+            await loop
+            await self._say_goodbye()
+
+    async def _say_goodbye(self) -> None:
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self.leave()
+        except (SQLAlchemyError, TimeoutError) as error:
+            log.warning("presence.not_removed", error=type(error).__name__)
+
+
+def _columns(loads: Mapping[int, Load]) -> dict[str, list[int] | list[float | None]]:
+    found = sorted(loads.items())
+    return {
+        "instances": [instance for instance, _ in found],
+        "running": [load.running for _, load in found],
+        "waiting": [load.waiting for _, load in found],
+        "ttft": [load.ttft_p99_seconds for _, load in found],
+        "itl": [load.itl_p99_seconds for _, load in found],
+    }

@@ -1,0 +1,103 @@
+"""Batches as they are read: the row, its live sums, what of it waits or runs, and what the workers last decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from slackwater import explain
+from slackwater.explain import DECISION_MAX_AGE_SECONDS, Decision, Reason
+from slackwater.lifecycle import BatchState
+from slackwater.wire.batch import COUNT_COLUMNS, Counts, batch_object
+
+# Sums over the slots, segments and leases are made only for batches that may still change.
+_VIEW = f"""
+SELECT b.*, p.*, s.ready, s.delayed, l.running, m.models
+  FROM batch b
+  LEFT JOIN LATERAL (SELECT {COUNT_COLUMNS} FROM progress
+                      WHERE tenant_id = b.tenant_id AND batch_id = b.id AND b.counts IS NULL) p ON true
+  LEFT JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state <> 0) AS delayed
+                       FROM segment WHERE tenant_id = b.tenant_id AND batch_id = b.id AND b.state IN (1, 6)) s ON true
+  LEFT JOIN LATERAL (SELECT coalesce(sum(n), 0) AS running FROM lease
+                      WHERE tenant_id = b.tenant_id AND batch_id = b.id AND b.state IN (1, 6) AND expires_at > now()) l ON true
+  LEFT JOIN LATERAL (SELECT json_object_agg(bm.model_id, model.name) AS models FROM batch_model bm JOIN model ON model.id = bm.model_id
+                      WHERE bm.tenant_id = b.tenant_id AND bm.batch_id = b.id) m ON true
+ WHERE b.tenant_id = :tenant_id
+"""
+FIND = text(_VIEW + " AND b.public_id = :public_id")
+LIST = text(_VIEW + " AND (CAST(:cursor AS bigint) IS NULL OR b.id < :cursor) ORDER BY b.id DESC LIMIT :limit")
+CURSOR = text("SELECT id FROM batch WHERE tenant_id = :tenant_id AND public_id = :public_id")
+DECISIONS = text(f"""
+SELECT DISTINCT ON (d.worker_id, im.model_id) im.model_id, i.name AS instance, d.admitted, d.reason,
+       extract(epoch FROM now() - d.at)::float AS age_seconds, d.details->>'message' AS details,
+       coalesce(im.paused_until > now(), false) AS is_paused
+  FROM instance_model im
+  JOIN instance i ON i.id = im.instance_id AND i.disabled_at IS NULL
+  JOIN decision d ON d.instance_id = im.instance_id AND d.at > now() - interval '{DECISION_MAX_AGE_SECONDS} s'
+ WHERE im.model_id = ANY(:models)
+ ORDER BY d.worker_id, im.model_id, d.at DESC
+""")
+
+
+async def find(connection: AsyncConnection, tenant_id: int, public_id: str) -> RowMapping | None:
+    """The batch and what belongs to its object, if the tenant has it."""
+    values = {"tenant_id": tenant_id, "public_id": public_id}
+    return (await connection.execute(FIND, values)).mappings().first()
+
+
+async def cursor_of(connection: AsyncConnection, tenant_id: int, public_id: str) -> int | None:
+    """The place in the list that an id stands for."""
+    values = {"tenant_id": tenant_id, "public_id": public_id}
+    return (await connection.execute(CURSOR, values)).scalar_one_or_none()
+
+
+async def listed(
+    connection: AsyncConnection, tenant_id: int, limit: int, cursor: int | None
+) -> tuple[Sequence[RowMapping], bool]:
+    """One page, the newest first, and whether there is another."""
+    values = {"tenant_id": tenant_id, "limit": limit + 1, "cursor": cursor}
+    rows = (await connection.execute(LIST, values)).mappings().all()
+    return rows[:limit], len(rows) > limit
+
+
+async def objects(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[dict[str, Any]]:
+    """The OpenAI objects of rows that `find` or `listed` gave."""
+    decided = await _decisions(connection, {int(key) for row in rows for key in row["models"] or ()})
+    return [_object(dict(row), decided) for row in rows]
+
+
+def _object(row: Mapping[str, Any], decided: Mapping[int, Sequence[Decision]]) -> dict[str, Any]:
+    models: Mapping[str, str] = row["models"] or {}
+    reason = explain.waiting(
+        BatchState(row["state"]),
+        ready=row["ready"],
+        delayed=row["delayed"],
+        running=row["running"],
+        decisions=[d for key in models for d in decided.get(int(key), ())],
+    )
+    return batch_object(
+        row,
+        Counts.of(row["counts"] or row),
+        running=int(row["running"]),
+        waiting={"waiting_reason": reason},
+        model=next(iter(models.values())) if len(models) == 1 else None,
+    )
+
+
+async def _decisions(connection: AsyncConnection, models: Iterable[int]) -> Mapping[int, Sequence[Decision]]:
+    wanted = sorted(models)
+    found: defaultdict[int, list[Decision]] = defaultdict(list)
+    for row in (await connection.execute(DECISIONS, {"models": wanted})).mappings() if wanted else ():
+        found[row["model_id"]].append(_decision(dict(row)))
+    return found
+
+
+def _decision(row: Mapping[str, Any]) -> Decision:
+    if row["is_paused"]:
+        return Decision(row["instance"], False, Reason.MODEL_PAUSED, row["age_seconds"])
+    reason = row["reason"] if row["reason"] in tuple(Reason) else None
+    return Decision(row["instance"], row["admitted"], reason, row["age_seconds"], row["details"])
