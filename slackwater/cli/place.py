@@ -15,10 +15,14 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from slackwater.embedded.home import default_home
 from slackwater.errors import Misconfigured
-from slackwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from slackwater.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Place:
     @classmethod
     def of(cls, settings: Settings, chosen: Path | None = None) -> Place:
         """The one that was chosen or set; else, as root, one that PostgreSQL's own user may enter, or the home's."""
+        from slackwater.embedded.home import default_home
+
         if chosen is None:
             chosen = settings.data_dir if "data_dir" in settings.model_fields_set else default_home().parent
         return cls(chosen.expanduser().resolve())
