@@ -8,12 +8,13 @@ from pathlib import Path
 
 import httpx2
 import openai
+import psycopg
 import pytest
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from slackwater.storage.blobs import CHUNK_BYTES
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, eventually
 
 LINES = b'{"custom_id":"a"}\n{"custom_id":"b"}\n'
 ODD = b"\xef\xbb\xbf{}\r\n\r\n\x00\xff\xfe not UTF-8 \xc3\n--boundary\r\n--\r\nno final newline"
@@ -180,6 +181,19 @@ def test_a_tag_saves_a_second_download(api: Api) -> None:
     assert http.get(f"/v1/files/{file.id}/content", headers={"if-none-match": tag}).status_code == 304
     stale = {"if-range": '"other"', "range": "bytes=0-1"}
     assert http.get(f"/v1/files/{file.id}/content", headers=stale).content == LINES
+
+
+def test_readers_who_walk_away_leave_no_connection_behind(api: Api) -> None:
+    """More of them than the pool has connections; then everybody is still served."""
+    file = api.client().files.create(file=bytes(24 * CHUNK_BYTES), purpose="batch")
+    for _ in range(25):
+        with api.http() as http, http.stream("GET", f"/v1/files/{file.id}/content") as reply:
+            next(reply.iter_bytes(1024))
+
+    assert len(api.client().files.content(file.id).read()) == 24 * CHUNK_BYTES
+    with psycopg.connect(api.dsn) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'"
+        eventually(lambda: connection.execute(query).fetchone() == (0,))
 
 
 def test_a_range_across_chunks(api: Api) -> None:
