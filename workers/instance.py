@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from slackwater.errors import Misconfigured
 from slackwater.sealing import sealer_from
 from slackwater.settings import Settings
-from slackwater.storage.database import connect
+from slackwater.storage.connections import connect
 from workers.engines.base import Engine
 from workers.engines.echo import EchoEngine
 from workers.engines.openai_http import UpstreamEngine

@@ -8,7 +8,7 @@ DO $$
 DECLARE
     r text;
 BEGIN
-    FOREACH r IN ARRAY ARRAY['slackwater_gate', 'slackwater_app', 'slackwater_admin', 'slackwater_worker'] LOOP
+    FOREACH r IN ARRAY ARRAY['sw_gate', 'sw_app', 'sw_admin', 'sw_worker'] LOOP
         BEGIN
             EXECUTE format('DROP ROLE IF EXISTS %I', r);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN NULL;

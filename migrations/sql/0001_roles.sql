@@ -4,7 +4,7 @@ DO $$
 DECLARE
     r text;
 BEGIN
-    FOREACH r IN ARRAY ARRAY['slackwater_gate', 'slackwater_app', 'slackwater_admin', 'slackwater_worker'] LOOP
+    FOREACH r IN ARRAY ARRAY['sw_gate', 'sw_app', 'sw_admin', 'sw_worker'] LOOP
         BEGIN
             IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN NOSUPERUSER NOBYPASSRLS', r);

@@ -17,7 +17,7 @@ from scheduler.dispatch.claims import Claim, Limits, Outcome
 from slackwater.errors import Misconfigured
 from slackwater.sealing import Sealer, sealer_from
 from slackwater.settings import Settings
-from slackwater.storage.database import connect_async
+from slackwater.storage.connections import connect_async
 from slackwater.telemetry import DELIVERIES
 from slackwater.webhooks import signing
 from slackwater.webhooks.schedule import Reply

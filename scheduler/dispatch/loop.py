@@ -15,7 +15,7 @@ from scheduler.dispatch.claims import Limits
 from scheduler.dispatch.dispatcher import Dispatcher
 from slackwater.loop import Loop
 from slackwater.settings import Settings
-from slackwater.storage.database import connect_async
+from slackwater.storage.connections import connect_async
 from slackwater.webhooks.sender import Sender
 
 log = structlog.get_logger()

@@ -14,7 +14,7 @@ from scheduler.duties import Duty
 from scheduler.duties.all import DUTIES, lag
 from slackwater.loop import Loop
 from slackwater.settings import Settings
-from slackwater.storage.database import connect
+from slackwater.storage.connections import connect
 from slackwater.storage.notices import listen
 from slackwater.telemetry import DUTY_LAG_SECONDS, DUTY_SECONDS
 

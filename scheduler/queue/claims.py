@@ -14,7 +14,7 @@ from scheduler.fairness import Place
 from scheduler.queue import statements
 from scheduler.queue.work import Claim, Request
 from slackwater.pricing import Price
-from slackwater.storage.database import Link
+from slackwater.storage.connections import Link
 
 DISCARD_EVERY_SECONDS: Final = 1.0
 

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from scheduler.queue import statements
 from scheduler.queue.work import Commit, Finished, Returned
-from slackwater.storage.database import Link
+from slackwater.storage.connections import Link
 
 RACED = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled)
 

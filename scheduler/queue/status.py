@@ -10,7 +10,7 @@ from uuid import UUID
 
 from scheduler.queue import statements
 from slackwater.lifecycle import BatchState
-from slackwater.storage.database import Link
+from slackwater.storage.connections import Link
 
 # Guarantees: own load is the sum of the fresh grants of all workers on the instance; ages are by the database's clock.
 GRANT: Final = """

@@ -75,9 +75,7 @@ def _unprivileged(data: Path, owner: int | None) -> Account:
     """Raises where the data belong to another user: PostgreSQL would refuse them with less of a reason."""
     own = _entry(os.geteuid())
     if owner not in (None, own.pw_uid):
-        raise EmbeddedServerError(
-            f"{data} belongs to uid {owner}; run as that user or choose another directory"
-        )
+        raise EmbeddedServerError(f"{data} belongs to uid {owner}; run as that user or choose another directory")
     return Account(own.pw_name, own.pw_uid, os.getegid(), lent=False)
 
 

@@ -37,10 +37,7 @@ class Binaries:
 
     def for_account(self, account: Account, home: Path) -> "Binaries":
         """These where `account` can execute them, else a copy inside `home`, made once per version."""
-        if (
-            not account.lent
-            or account.first_closed([*reversed(self.postgres.parents), self.postgres]) is None
-        ):
+        if not account.lent or account.first_closed([*reversed(self.postgres.parents), self.postgres]) is None:
             return self
         copy = home / f"postgresql-{self.version}"
         if not copy.is_dir():

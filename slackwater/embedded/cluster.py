@@ -26,9 +26,7 @@ def cluster_exists(home: Home, major: str) -> bool:
             )
         return True
     if home.data.exists() and any(home.data.iterdir()):
-        raise EmbeddedServerError(
-            f"{home.data} is not a PostgreSQL cluster and not empty; choose another directory"
-        )
+        raise EmbeddedServerError(f"{home.data} is not a PostgreSQL cluster and not empty; choose another directory")
     return False
 
 

@@ -117,8 +117,7 @@ class Home:
         if descriptor is None:
             holder = _holder_of(self.supervisor_lock)
             raise EmbeddedServerError(
-                f"{self.path} is already served by process {holder}; "
-                f"stop that one, or choose another directory"
+                f"{self.path} is already served by process {holder}; stop that one, or choose another directory"
             )
         os.pwrite(descriptor, f"{os.getpid():<20}\n".encode(), 0)
         return descriptor

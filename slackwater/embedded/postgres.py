@@ -63,9 +63,7 @@ class Postgres:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     @property
@@ -101,9 +99,7 @@ class Postgres:
         except BaseException as error:
             self._abandon()
             if isinstance(error, OSError | psycopg.Error):
-                raise EmbeddedServerError(
-                    f"PostgreSQL could not be started in {self.home}: {error}"
-                ) from error
+                raise EmbeddedServerError(f"PostgreSQL could not be started in {self.home}: {error}") from error
             raise
         return self.dsn
 
@@ -121,9 +117,7 @@ class Postgres:
 
     def _start(self) -> None:
         if not Path("/proc/self").exists():
-            raise EmbeddedServerError(
-                "the embedded PostgreSQL needs Linux with /proc; give the DSN of a server"
-            )
+            raise EmbeddedServerError("the embedded PostgreSQL needs Linux with /proc; give the DSN of a server")
         home = Home(self.home)
         account = account_for(home.data)
         home.prepare(account)
@@ -153,8 +147,7 @@ class Postgres:
                 continue
             return access
         raise EmbeddedServerError(
-            f"port {access.port} of 127.0.0.1 is taken by another process; "
-            f"stop that one or choose another port"
+            f"port {access.port} of 127.0.0.1 is taken by another process; stop that one or choose another port"
         )
 
     def _wait_until_ready(self, access: Access, log: ServerLog) -> None:
@@ -165,9 +158,7 @@ class Postgres:
                 raise self._failed(log)
             now = time.monotonic()
             if _WRONG_PASSWORD in unready and now - began > _OTHER_SERVER_SECONDS:
-                raise EmbeddedServerError(
-                    f"passwords.json in {self.home} is not that of the database: {unready}"
-                )
+                raise EmbeddedServerError(f"passwords.json in {self.home} is not that of the database: {unready}")
             if now - told >= _PROGRESS_EVERY_SECONDS:
                 told = now
                 self.progress(_waiting(now - began, log))
@@ -179,8 +170,7 @@ class Postgres:
             return _PortTakenError()
         status = self._server.returncode if self._server else None
         return EmbeddedServerError(
-            f"PostgreSQL ended at its start (exit status {status}):\n{failure_reason(lines)}\n"
-            f"Its log is in {self.home}"
+            f"PostgreSQL ended at its start (exit status {status}):\n{failure_reason(lines)}\nIts log is in {self.home}"
         )
 
     def _signal(self, number: signal.Signals, patience: float | None) -> None:

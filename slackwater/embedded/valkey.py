@@ -40,9 +40,7 @@ class Valkey:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     @property

@@ -52,7 +52,7 @@ TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 ENCODINGS = ("float", "base64")
 _RARE = ENGINE_CONTROL | {"stream", "max_completion_tokens", "max_output_tokens", "encoding_format"}
 
-type_names = {
+_KINDS = {
     str: "a string",
     bool: "a boolean",
     int: "an integer",
@@ -64,7 +64,7 @@ type_names = {
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type with its article, as OpenAI writes it."""
-    return type_names.get(type(value), "null")
+    return _KINDS.get(type(value), "null")
 
 
 def wrong_type(param: str, expected: str, value: object) -> Refusal:

@@ -1,7 +1,7 @@
 """Cuts a file, fed in pieces of any size, into lines, with bounded memory.
 
-Only LF ends a line: a lone CR and U+2028 are data, a CR before the LF goes with it. Blank lines are skipped but
-counted.
+Only LF ends a line: a lone CR and U+2028 are data, a CR before the LF goes with it. Blank lines are
+counted and skipped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import NamedTuple
 from slackwater.reader.limits import LIMITS
 
 BOM = b"\xef\xbb\xbf"
+CR = 13
 _BLANK_LINES = re.compile(rb"[ \t\r\n]*\n")
 _BLANK = b" \t\r"
 
 
 class Line(NamedTuple):
-    """A line that holds something. `number` counts physical lines from 1, `start` bytes in the file from 0."""
+    """A line that holds something: `number` counts physical lines from 1, `start` bytes from 0."""
 
     number: int
     start: int
@@ -43,8 +44,7 @@ class LineSplitter:
         self._number = 1
         self._start = 0
         self._offset = 0
-        self._parts: list[bytes] = []
-        self._room = 0
+        self._kept = bytearray()
         self._blank = True
 
     def feed(self, piece: bytes) -> Iterator[Line | LongLine]:
@@ -59,7 +59,9 @@ class LineSplitter:
                 end, line = blank.end() - 1, None
                 self._number += piece.count(b"\n", begin, end)
             else:
-                line = self._made(piece[begin:end], base + begin)
+                data = piece[begin:end]
+                usual = self._number > 1 and data[-1] != CR and len(data) <= self._limit
+                line = (Line if usual else self._made)(self._number, base + begin, data)
             if line is not None:
                 yield line
             begin = end + 1
@@ -76,25 +78,23 @@ class LineSplitter:
 
     def _keep(self, part: bytes) -> None:
         """Adds to the open line; what is beyond the limit, a BOM, a CR and one byte more is dropped."""
-        if not self._parts:
-            self._room, self._blank = self._limit + 5, True
-        self._blank = self._blank and not part.strip(_BLANK)
-        self._parts.append(part[: self._room])
-        self._room = max(0, self._room - len(part))
+        self._blank = (self._blank or not self._kept) and not part.strip(_BLANK)
+        self._kept += part[: self._limit + 5 - len(self._kept)]
 
     def _joined(self, *, ended: bool) -> Line | LongLine | None:
-        data, self._parts = b"".join(self._parts), []
+        data = bytes(self._kept)
+        self._kept.clear()
         if self._blank:
             return None
-        return self._made(data, self._start) if ended else self._made(data + b"\r", self._start)
+        return self._made(self._number, self._start, data if ended else data + b"\r")
 
-    def _made(self, data: bytes, start: int) -> Line | LongLine | None:
-        if self._number == 1 and data.startswith(BOM):
+    def _made(self, number: int, start: int, data: bytes) -> Line | LongLine | None:
+        if number == 1 and data.startswith(BOM):
             data, start = data[3:], start + 3
         if data.endswith(b"\r"):
             data = data[:-1]
         if len(data) > self._limit:
-            return LongLine(self._number, start)
+            return LongLine(number, start)
         if data[:1] <= b" " and not data.strip(_BLANK):
             return None
-        return Line(self._number, start, data)
+        return Line(number, start, data)

@@ -73,7 +73,10 @@ def _read_member(text: str, opens: int) -> Member:
     if text[colon : colon + 1] != ":":
         raise at("invalid_json", "Expecting ':' delimiter", text, colon)
     starts = _skip(text, colon + 1)
-    value, ends = scan(text, starts)
+    try:
+        value, ends = scan(text, starts)
+    except InvalidJson as error:
+        raise error.inside(key) from None
     after = _skip(text, ends)
     if text[after : after + 1] not in (",", "}"):
         raise at("invalid_json", "Expecting ',' delimiter", text, after)

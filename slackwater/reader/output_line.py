@@ -7,6 +7,7 @@ import re
 from math import isfinite
 from typing import Any, NamedTuple
 
+from slackwater.reader.strict_json import has_lone_surrogate
 from slackwater.reader.usage import UNKNOWN, Usage, usage_of
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -36,15 +37,15 @@ class Answer(NamedTuple):
 def read_answer(status: int, body: bytes) -> Answer:
     """What the engine's bytes become in a line. Never raises: no result is lost because of a character.
 
-    Valid JSON keeps its bytes, but for line breaks: raw CR and LF, which it has between tokens only, go, and
-    U+2028, U+2029 and U+0085 become escapes. NaN, Infinity, raw control characters, lone surrogates and bytes
-    that are not UTF-8 make the body be written anew, with null and U+FFFD in their place. What is no JSON at all
-    becomes an error object of code `bad_upstream`, with status 502 in place of a 2xx.
+    Valid JSON keeps its bytes, but for line breaks: raw CR and LF, which it has between tokens only, go,
+    and U+2028, U+2029 and U+0085 become escapes. NaN, Infinity, raw control characters, lone surrogates and
+    bytes that are not UTF-8 make the body be written anew, with null and U+FFFD in their place. What is no
+    JSON at all becomes an error object of code `bad_upstream`, with status 502 in place of a 2xx.
     """
     try:
         text = body.decode()
         value = _STRICT.decode(text)
-        if not _SURROGATE_ESCAPE.search(text) or not _has_lone_surrogate(value):
+        if not _SURROGATE_ESCAPE.search(text) or not has_lone_surrogate(value):
             return Answer(status, _on_one_line(body), False, usage_of(value))
     except (ValueError, RecursionError):
         pass
@@ -119,11 +120,3 @@ def _on_one_line(body: bytes) -> bytes:
         for separator, escape in _SEPARATORS.items():
             joined = joined.replace(separator.encode(), escape.encode())
     return joined
-
-
-def _has_lone_surrogate(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 LONGEST = 200
 
@@ -11,31 +11,44 @@ class Pairs(list[tuple[str, object]]):
     """A JSON object as written: its members in order, repeated keys included."""
 
 
-def places(value: object) -> Iterator[tuple[str, object]]:
-    """`value` and all it holds with their pointers, in the order written. Never recurses: depth is no danger.
+def first_place(value: object, wanted: Callable[[object], bool]) -> str | None:
+    """The pointer to the first value, in the order written, that is wanted: `value` itself or one inside it.
 
-    A pointer is made of the input's keys: it is cut at `LONGEST` characters, lone surrogates become U+FFFD.
+    Never recurses, and holds no more than one iterator a level: depth and size are no danger. A pointer is
+    made of the input's keys: it is cut at `LONGEST` characters, and lone surrogates in it become U+FFFD.
     """
-    stack: list[tuple[str, object]] = [("", value)]
-    while stack:
-        pointer, current = stack.pop()
-        yield _printable(pointer), current
-        stack.extend(reversed([(_join(pointer, key), child) for key, child in _children(current)]))
+    if wanted(value):
+        return ""
+    path: list[str | int] = []
+    inside = [_children(value)]
+    while inside:
+        step = next(inside[-1], None)
+        if step is None:
+            inside.pop()
+            del path[-1:]
+        elif wanted(step[1]):
+            return _printable("".join(map(_token, [*path, step[0]])))
+        elif isinstance(step[1], dict | list):
+            path.append(step[0])
+            inside.append(_children(step[1]))
+    return None
 
 
-def _children(value: object) -> list[tuple[str, object]]:
+def extended(key: str, pointer: str) -> str:
+    """The pointer to what `pointer` names inside the member `key`."""
+    return _printable(_token(key) + pointer)
+
+
+def _children(value: object) -> Iterator[tuple[str | int, object]]:
     if isinstance(value, Pairs):
-        return list(value)
+        return iter(value)
     if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, list):
-        return [(str(index), child) for index, child in enumerate(value)]
-    return []
+        return iter(value.items())
+    return iter(enumerate(value)) if isinstance(value, list) else iter(())
 
 
-def _join(pointer: str, key: str) -> str:
-    escaped = key[:LONGEST].replace("~", "~0").replace("/", "~1")
-    return f"{pointer}/{escaped}"[: LONGEST + 1]
+def _token(key: str | int) -> str:
+    return "/" + str(key)[:LONGEST].replace("~", "~0").replace("/", "~1")
 
 
 def _printable(pointer: str) -> str:

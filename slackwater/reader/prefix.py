@@ -8,23 +8,32 @@ from hashlib import blake2b
 from typing import Any
 
 SHARED_CHARACTERS = 1024
+SHARED_TOKENS = 256
 
 
 def prefix_key(body: dict[str, Any], prompt: str) -> int:
     """A signed 64-bit key, the same in every process, of the model, the prompt's start and the tools' names.
 
-    `prompt` names the member that holds the prompt; its first 1,024 characters count, of messages those of the
-    first (mostly the system prompt). Requests with one key may still share no prefix: the key only groups.
+    `prompt` names the member that holds the prompt; its first 1,024 characters count, of messages those of
+    the first (mostly the system prompt). Requests with one key may still share no prefix: the key only
+    groups.
     """
-    start = body.get("instructions") or body[prompt]
-    if type(start) is list:
-        start = start[0] if start else ""
-    if type(start) is dict:
-        start = start.get("content")
-    text = start if type(start) is str else json.dumps(start)
+    text = _start(body.get("instructions") or body[prompt])
     tools = body.get("tools")
     seed = f"{body['model']}\0{text[:SHARED_CHARACTERS]}"
     return _digest(seed if not tools else f"{seed}\0{_names(tools)}")
+
+
+def _start(value: Any) -> str:
+    """The first text in a prompt: of a string, messages, content parts or token ids."""
+    while type(value) is list or type(value) is dict:
+        if type(value) is dict:
+            value = value.get("content") or value.get("text")
+        elif value and type(value[0]) is int:
+            return str(value[:SHARED_TOKENS])
+        else:
+            value = value[0] if value else ""
+    return value if type(value) is str else ""
 
 
 def _names(tools: object) -> str:

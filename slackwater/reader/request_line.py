@@ -47,22 +47,22 @@ class LineError(NamedTuple):
         return {"code": self.code, "line": self.line, "param": self.param, "message": self.message}
 
 
-class _Envelope(NamedTuple):
-    custom_id: str
-    body: dict[str, Any]
-    starts: int
-    ends: int
+_Found = tuple[str, dict[str, Any], int, int]
+"""The custom_id, the body, and where the body's text starts and ends."""
 
 
 class LineReader:
-    """Reads the lines of one batch. `model_id` answers None for a model this tenant may not use."""
+    """Reads the lines of one batch, whose `endpoint` is one of ENDPOINTS (KeyError otherwise).
+
+    `model_id` answers None for a model that this tenant may not use, whether it exists or not.
+    """
 
     def __init__(self, endpoint: str, model_id: Callable[[str], int | None], limits: Limits = LIMITS) -> None:
         self._url = endpoint
         self._prompt = ENDPOINTS[endpoint].prompt
         self._model_id = model_id
         self._limits = limits
-        self._usual_head = _usual_head(endpoint).match
+        self._usual_head = _usual_head(endpoint, limits.max_custom_id_bytes).match
 
     def read(self, line: Line) -> RequestLine | LineError:
         """The request of a line. Never raises, whatever the bytes."""
@@ -92,7 +92,7 @@ class LineReader:
             prefix_key(body, self._prompt),
         )
 
-    def _usual(self, text: str) -> _Envelope | None:
+    def _usual(self, text: str) -> _Found | None:
         """Most lines have the four members in the documented order, and no fifth. None: go the long way."""
         head = self._usual_head(text)
         if head is None:
@@ -100,28 +100,28 @@ class LineReader:
         starts = head.end()
         try:
             body, ends = scan(text, starts)
+            screen(body, self._limits.max_depth - 1)
         except InvalidJson:
             return None
-        custom_id = head[1]
-        if text[ends:].strip(SPACE) != "}" or type(body) is not dict or _check_custom_id(custom_id, self._limits):
+        if type(body) is not dict or text[ends:].strip(SPACE) != "}":
             return None
-        screen({"body": body}, self._limits.max_depth)
-        return _Envelope(custom_id, body, starts, ends)
+        return head[1], body, starts, ends
 
-    def _any_order(self, text: str) -> _Envelope | Refusal:
+    def _any_order(self, text: str) -> _Found | Refusal:
         members = read_members(text)
         values = members.values()
         screen(values, self._limits.max_depth)
         if refusal := _check_envelope(values, self._url, self._limits):
             return refusal
         span = next(member for member in members.each if member.key == "body")
-        return _Envelope(values["custom_id"], values["body"], span.starts, span.ends)
+        return values["custom_id"], values["body"], span.starts, span.ends
 
 
-def _usual_head(url: str) -> re.Pattern[str]:
+def _usual_head(url: str, most: int) -> re.Pattern[str]:
+    """Takes only a custom_id that needs no more checks: not blank, and short at four bytes a character."""
     gap = r"[ \t]*+"
     values = {
-        "custom_id": r'"([^"\\\x00-\x1f]++)"',
+        "custom_id": rf'"([!#-\[\]-~][^"\\\x00-\x1f]{{0,{most // 4 - 1}}}+)"',
         "method": '"POST"',
         "url": f'"{re.escape(url)}"',
         "body": "",

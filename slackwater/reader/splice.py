@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping
 
 from slackwater.reader.members import Member, Members, read_members
@@ -17,10 +18,10 @@ CONTROLLED = frozenset({"priority", "cache_salt"})
 def splice(body: bytes, *, put: Mapping[str, bytes], drop: Container[str]) -> bytes:
     """`body` with the members of `put` set and those of `drop` removed; a name in both is set.
 
-    Values of `put` are JSON texts, inserted as they are: in place of the old value, or at the end in the order of
-    `put`. A dropped member takes one adjacent comma with it and leaves the white space. Keys are compared
-    unescaped. With nothing to do the same bytes object comes back. Raises InvalidJson if `body` is not one JSON
-    object, or names a key twice.
+    Values of `put` are JSON texts, inserted as they are: in place of the old value, or at the end in the
+    order of `put`. A dropped member takes one adjacent comma with it and leaves the white space. Keys are
+    compared unescaped. With nothing to do the same bytes object comes back. Raises InvalidJson if `body` is
+    not one JSON object, or names a key twice.
     """
     text = decode(body)
     members = read_members(text)
@@ -51,7 +52,7 @@ def _removals(members: Members, gone: list[Member]) -> list[_Edit]:
 
 def _additions(members: Members, gone: list[Member], put: Mapping[str, bytes]) -> list[_Edit]:
     present = {member.key for member in members.each}
-    new = [f'"{name}":{value.decode()}' for name, value in put.items() if name not in present]
+    new = [f"{json.dumps(name)}:{value.decode()}" for name, value in put.items() if name not in present]
     if not new:
         return []
     kept = [member for member in members.each if member not in gone]

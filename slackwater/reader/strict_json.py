@@ -14,14 +14,16 @@ from math import isinf
 from typing import Any
 
 from slackwater.reader.limits import LIMITS, Limits
-from slackwater.reader.pointer import Pairs, places
+from slackwater.reader.pointer import Pairs, extended, first_place
 
 SPACE = " \t\n\r"
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|NaN|-?Infinity|-?[0-9][-+.eE0-9]*+')
+_SEARCHED = 1 << 20  # in longer texts what is wrong is named without its place
+_CONTAINERS = frozenset({dict, list})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class InvalidJson(ValueError):  # noqa: N818
+class InvalidJson(ValueError):
     """The text is not JSON as it is read here. `message` never repeats the text.
 
     `code`: invalid_json, invalid_unicode, duplicate_key, too_deep or number_out_of_range. `column` counts
@@ -44,6 +46,12 @@ class InvalidJson(ValueError):  # noqa: N818
         self.pointer = pointer
         self.column = column
         self.offset = offset
+
+    def inside(self, key: str) -> InvalidJson:
+        """The same, with its pointer seen from the object that holds the text under `key`."""
+        if self.pointer is not None:
+            self.pointer = extended(key, self.pointer)
+        return self
 
 
 class _HookError(ValueError):
@@ -123,29 +131,31 @@ def scan(text: str, start: int = 0) -> tuple[Any, int]:
     except _RepeatedKeyError:
         raise _repeated_key(text, start) from None
     except _ConstantError:
-        place = _find(text, start, lambda token: token.endswith(("NaN", "Infinity")))
-        raise at("invalid_json", "NaN and Infinity are not JSON", text, place) from None
+        raise _bad_number("invalid_json", "NaN and Infinity are not JSON", text, start, _is_constant) from None
     except ValueError:
-        raise at("number_out_of_range", "A number is out of range", text, _find(text, start, _overflows)) from None
+        raise _bad_number("number_out_of_range", "A number is out of range", text, start, _overflows) from None
 
 
 def screen(value: Any, max_depth: int) -> None:
     """Refuses nesting deeper than `max_depth` and lone surrogates in a value that `scan` gave."""
-    level = [value] if type(value) is dict or type(value) is list else []
+    level = [value] if type(value) in _CONTAINERS else []
     depth = 0
     while level:
         depth += 1
         if depth > max_depth:
             raise _too_deep(max_depth)
-        level = [
-            child
-            for container in level
-            for child in (container.values() if type(container) is dict else container)
-            if type(child) is dict or type(child) is list
-        ]
+        below = []
+        for container in level:
+            for child in container.values() if type(container) is dict else container:
+                if type(child) in _CONTAINERS:
+                    below.append(child)
+        level = below
     # marshal writes strings as UTF-8 with surrogates let through, and those start with 0xED.
-    if b"\xed" in marshal.dumps(value, 2):
-        _check_surrogates(value)
+    data = marshal.dumps(value)
+    if b"\xed" in data and has_lone_surrogate(value):
+        pointer = first_place(value, _holds_surrogate) if len(data) <= _SEARCHED else None
+        message = "A string holds half of a surrogate pair, which stands for no character."
+        raise InvalidJson("invalid_unicode", message, pointer=pointer)
 
 
 def at(code: str, what: str, text: str, position: int) -> InvalidJson:
@@ -157,12 +167,19 @@ def at(code: str, what: str, text: str, position: int) -> InvalidJson:
     return InvalidJson(code, f"{what} ({place}).", column=column, offset=offset)
 
 
-def _check_surrogates(value: Any) -> None:
-    for pointer, found in places(value):
-        strings = found if isinstance(found, dict) else [found] if isinstance(found, str) else []
-        if any(_SURROGATE.search(string) for string in strings):
-            message = "A string holds half of a surrogate pair, which stands for no character."
-            raise InvalidJson("invalid_unicode", message, pointer=pointer)
+def has_lone_surrogate(value: Any) -> bool:
+    """Whether a string or a key in a parsed value holds half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _holds_surrogate(value: object) -> bool:
+    if isinstance(value, str):
+        return not value.isascii() and _SURROGATE.search(value) is not None
+    return isinstance(value, dict) and any(map(_holds_surrogate, value))
 
 
 def _too_deep(max_depth: int | None) -> InvalidJson:
@@ -172,21 +189,29 @@ def _too_deep(max_depth: int | None) -> InvalidJson:
 
 def _repeated_key(text: str, start: int) -> InvalidJson:
     message = "An object has the same key twice."
+    if len(text) > _SEARCHED:
+        return InvalidJson("duplicate_key", message)
     try:
         value, _ = _AS_WRITTEN.raw_decode(text, start)
     except (ValueError, RecursionError):
         return InvalidJson("duplicate_key", message)
-    for pointer, found in places(value):
-        if isinstance(found, Pairs) and len(dict(found)) != len(found):
-            return InvalidJson("duplicate_key", message, pointer=pointer)
-    return InvalidJson("duplicate_key", message)
+    return InvalidJson("duplicate_key", message, pointer=first_place(value, _repeats_a_key))
 
 
-def _find(text: str, start: int, wanted: Callable[[str], bool]) -> int:
-    for token in _TOKEN.finditer(text, start):
-        if token[0][0] != '"' and wanted(token[0]):
-            return token.start()
-    return start
+def _repeats_a_key(value: object) -> bool:
+    return isinstance(value, Pairs) and len(dict(value)) != len(value)
+
+
+def _bad_number(code: str, what: str, text: str, start: int, wanted: Callable[[str], bool]) -> InvalidJson:
+    if len(text) <= _SEARCHED:
+        for token in _TOKEN.finditer(text, start):
+            if token[0][0] != '"' and wanted(token[0]):
+                return at(code, what, text, token.start())
+    return InvalidJson(code, f"{what}.")
+
+
+def _is_constant(token: str) -> bool:
+    return token.endswith(("NaN", "Infinity"))
 
 
 def _overflows(token: str) -> bool:

@@ -14,12 +14,12 @@ _SHORT = 32
 
 
 class FileValidator:
-    """Feed the pieces in order, exhausting each iterator, then `finish`. Memory grows with the lines, not the bytes.
+    """Feed the pieces in order, exhausting each iterator, then `finish`; memory grows with the lines only.
 
     A bad line has exactly one error and does not stop the lines after it. `errors` keeps the first
-    `max_kept_errors` in line order, `error_count` counts all, and `on_error` is told each one. `total` counts the
-    lines that hold something. `fatal`: the file as a whole is refused and was not read further (empty, too many
-    requests, one JSON array, not UTF-8).
+    `max_kept_errors` in line order, `error_count` counts all, and `on_error` is told each one. `total`
+    counts the lines that hold something. `fatal`: the file as a whole is refused and was not read further
+    (empty, too many requests, one JSON array, not UTF-8).
     """
 
     def __init__(
@@ -59,25 +59,20 @@ class FileValidator:
         return data
 
     def _read(self, lines: Iterable[Line | LongLine]) -> Iterator[RequestLine]:
-        most, read = self._limits.max_requests, self._reader.read
+        most, read, line_of = self._limits.max_requests, self._reader.read, self._line_of
         for line in lines:
             self.total += 1
             if (self.total == 1 or self.total > most) and (refusal := self._check_file(line)):
                 return self._refuse_file(refusal)
             found = read(line) if type(line) is Line else self._too_long(line.number)
-            custom_id = found.custom_id
-            if custom_id is not None and (first := self._first_line(custom_id, line.number)) != line.number:
-                message = f"Line {line.number} has the same custom_id as line {first}."
-                found = LineError("duplicate_custom_id", line.number, "custom_id", message, custom_id)
+            if found.custom_id is not None:
+                first = line_of.setdefault(_key(found.custom_id), line.number)
+                if first != line.number:
+                    found = _duplicate(line.number, first, found.custom_id)
             if isinstance(found, LineError):
                 self._refuse(found)
             else:
                 yield found
-
-    def _first_line(self, custom_id: str, number: int) -> int:
-        """The line that has this custom_id first. Long ones are kept as 16-byte hashes."""
-        key = custom_id if len(custom_id) <= _SHORT else blake2b(custom_id.encode(), digest_size=16).digest()
-        return self._line_of.setdefault(key, number)
 
     def _too_long(self, number: int) -> LineError:
         most = self._limits.max_line_bytes
@@ -99,6 +94,16 @@ class FileValidator:
             self.errors.append(error)
         if self._on_error is not None:
             self._on_error(error)
+
+
+def _key(custom_id: str) -> str | bytes:
+    """What stands for a custom_id in memory: itself when short, otherwise a hash of 16 bytes."""
+    return custom_id if len(custom_id) <= _SHORT else blake2b(custom_id.encode(), digest_size=16).digest()
+
+
+def _duplicate(number: int, first: int, custom_id: str) -> LineError:
+    message = f"Line {number} has the same custom_id as line {first}."
+    return LineError("duplicate_custom_id", number, "custom_id", message, custom_id)
 
 
 def _check_first(line: Line) -> LineError | None:

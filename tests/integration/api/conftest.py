@@ -22,7 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.server import listener_of, server_of
 from slackwater.settings import Settings
-from slackwater.storage.database import Database, connect
+from slackwater.storage.connections import connect
+from slackwater.storage.database import Database
 from slackwater.telemetry import configure_logs
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN

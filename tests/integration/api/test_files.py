@@ -191,7 +191,7 @@ def test_readers_who_walk_away_leave_no_connection_behind(api: Api) -> None:
             next(reply.iter_bytes(1024))
 
     assert len(api.client().files.content(file.id).read()) == 24 * CHUNK_BYTES
-    with psycopg.connect(api.dsn) as connection:
+    with psycopg.connect(api.dsn, autocommit=True) as connection:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'"
         eventually(lambda: connection.execute(query).fetchone() == (0,))
 

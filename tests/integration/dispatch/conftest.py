@@ -20,7 +20,8 @@ from scheduler.dispatch.loop import run
 from slackwater import outbox
 from slackwater.sealing import Sealer, sealer_from
 from slackwater.settings import Settings
-from slackwater.storage.database import Database, connect
+from slackwater.storage.connections import connect
+from slackwater.storage.database import Database
 from slackwater.webhooks import endpoints
 from tests.integration.dispatch.receiver import Receiver, serving
 

@@ -1,0 +1,77 @@
+# Everything runs in .venv, made from the hash-pinned locks in requirements/. Needs python3 (3.11 or newer) with venv and pip, git and make.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --no-input
+LOCKED := $(PIP) --require-hashes --no-deps
+DIR ?=
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check fix lock bench clean
+
+demo: $(VENV)/.engine ## scan a directory's source files with a small model (DIR=path; default: this project)
+	@$(PY) -m examples.code_scan $(if $(DIR),--dir "$(DIR)")
+
+test: $(VENV)/.dev $(VENV)/.engine ## every test; starts what it needs
+	$(PY) -m pytest -q
+
+check: $(VENV)/.dev ## style, types, import rules, locks, migrations
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	$(PY) -m deptry .
+	$(MAKE) --no-print-directory locks-current
+	$(PY) -m pytest -q tests/house
+
+fix: $(VENV)/.dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# The floor of every figure is measured in the same run.
+bench: $(VENV)/.dev ## figures of the queue, the wire and the webhooks
+	$(PY) -m benchmarks.queue
+	$(PY) -m benchmarks.over_http
+	$(PY) -m benchmarks.deliveries
+
+COMPILE = $(PY) -m uv pip compile --quiet pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header
+
+define compile
+	$(COMPILE) -o $(1)/base.txt
+	$(COMPILE) --group dev -c $(1)/base.txt -o $(1)/dev.txt
+	$(COMPILE) --extra engine --no-emit-package torch -c $(1)/dev.txt -o $(1)/engine.txt
+	$(PY) -m uv pip compile --quiet --group build --universal --python-version 3.11 --generate-hashes --no-header -o $(1)/build.txt
+endef
+
+lock: $(VENV)/.dev ## bring the locks up to what pyproject.toml asks for
+	$(call compile,requirements)
+
+.PHONY: locks-current
+locks-current: $(VENV)/.dev
+	rm -rf build/locks && mkdir -p build && cp -r requirements build/locks
+	$(call compile,build/locks)
+	@for f in base dev engine build; do \
+	  grep -v '^ *#' requirements/$$f.txt > build/locks/$$f.old; grep -v '^ *#' build/locks/$$f.txt > build/locks/$$f.new; \
+	  cmp -s build/locks/$$f.old build/locks/$$f.new || { echo "requirements/$$f.txt is not what pyproject.toml asks for: make lock"; exit 1; }; done
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.base: requirements/base.txt requirements/build.txt pyproject.toml | $(VENV)/.python
+	$(LOCKED) -r requirements/base.txt -r requirements/build.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.engine: requirements/engine.txt requirements/torch.txt $(VENV)/.base
+	$(LOCKED) -r requirements/engine.txt
+	$(PIP) -r requirements/torch.txt
+	touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.base
+	$(LOCKED) -r requirements/dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

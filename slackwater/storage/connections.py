@@ -1,0 +1,69 @@
+"""The connections of workers, duties and the webhook sender: psycopg, and `sw_worker` from the first statement on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8BinaryDumper
+
+STATEMENT_TIMEOUT_SECONDS: Final = 30
+
+
+def _options(*, asynchronous_commit: bool) -> str:
+    settings = {
+        "role": "sw_worker",
+        "plan_cache_mode": "force_generic_plan",
+        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+        "idle_in_transaction_session_timeout": "60s",
+        "synchronous_commit": "off" if asynchronous_commit else "on",
+    }
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def connect(dsn: str) -> Connection[TupleRow]:
+    """A connection for a duty: autocommit, so that transactions are where the code says so."""
+    return psycopg.connect(
+        dsn,
+        autocommit=True,
+        options=_options(asynchronous_commit=False),
+        connect_timeout=5,
+        prepare_threshold=0,
+    )
+
+
+async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> AsyncConnection[TupleRow]:
+    """A connection for a worker or a sender: autocommit. Only claims may commit asynchronously."""
+    return await AsyncConnection.connect(
+        dsn,
+        autocommit=True,
+        options=_options(asynchronous_commit=asynchronous_commit),
+        connect_timeout=5,
+        prepare_threshold=0,
+    )
+
+
+class Link:
+    """A worker's connection, made at its first use and made anew once it is broken."""
+
+    def __init__(self, dsn: str, *, asynchronous_commit: bool = False) -> None:
+        self._dsn = dsn
+        self._asynchronous_commit = asynchronous_commit
+        self._connection: AsyncConnection[TupleRow] | None = None
+        self._making = asyncio.Lock()
+
+    async def get(self) -> AsyncConnection[TupleRow]:
+        """The connection; raises psycopg.OperationalError while the server cannot be reached."""
+        async with self._making:
+            if self._connection is None or self._connection.closed:
+                self._connection = await connect_async(self._dsn, asynchronous_commit=self._asynchronous_commit)
+                self._connection.adapters.register_dumper(int, Int8BinaryDumper)
+            return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
