@@ -18,7 +18,10 @@ from slackwater.storage.migrate import newest
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs."""
+    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs.
+
+    Presence has a connection of its own: a busy pool must not make live traffic look lost.
+    """
     app = FastAPI(
         title="Slackwater",
         docs_url=None,
@@ -31,7 +34,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.gate = Gate(database)
-    app.state.presence = Presence(database)
+    app.state.presence = Presence(Database(settings.dsn, pool_size=1))
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
@@ -48,4 +51,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with presence.kept():
             yield
     finally:
+        await presence.database.close()
         await database.close()
