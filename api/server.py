@@ -11,6 +11,7 @@ import uvicorn
 
 from api.app import create_app
 from slackwater.settings import Settings
+from slackwater.telemetry import configure_logs
 
 GRACE_SECONDS: Final = 2
 BACKLOG: Final = 2048
@@ -69,5 +70,6 @@ def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Se
 
 def serve(settings: Settings, ready: Callable[[str], None] = announce) -> None:
     """Serve until SIGTERM or SIGINT. Streams that are open then are cut off after two seconds."""
+    configure_logs(settings.log_format)
     listener = listener_of(settings)
     server_of(settings, ready).run(sockets=[listener])

@@ -12,6 +12,7 @@ from api.auth import BatchesReader, BatchesWriter, Store
 from api.batch_webhook import attach
 from api.bodies import checked, read_json
 from slackwater.errors import InvalidRequest, NotFound
+from slackwater.settings import Settings
 from slackwater.storage import batch_view, batches
 from slackwater.storage.batches import NewBatch, body_hash
 from slackwater.tenancy.keys import Principal
@@ -33,7 +34,7 @@ async def create(request: Request, response: Response, caller: BatchesWriter, da
     async with database.tenant(caller.tenant_id) as connection:
         new = _new(asked, key, body_hash(value))
         made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
-        extra = await _webhook(connection, caller, made.batch_id, asked)
+        extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
         shown = await _shown(connection, caller.tenant_id, made.public_id)
     if made.is_replay:
         response.headers[REPLAYED] = "true"
@@ -86,12 +87,12 @@ def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
 
 
 async def _webhook(
-    connection: AsyncConnection, caller: Principal, batch_id: int | None, asked: CreateBatch
+    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int | None, asked: CreateBatch
 ) -> dict[str, Any]:
     """A replay shows no secret: it was shown once."""
     if asked.webhook is None or batch_id is None:
         return {}
-    return {"webhook": await attach(connection, caller, batch_id, asked.webhook.url)}
+    return {"webhook": await attach(connection, settings, caller, batch_id, asked.webhook.url)}
 
 
 async def _shown(connection: AsyncConnection, tenant_id: int, public_id: str) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""The API over a real uvicorn on a free port, with two tenants, and the real client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx2
+import pytest
+from openai import OpenAI
+from psycopg import Connection
+from psycopg.rows import TupleRow
+from pydantic import SecretStr
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.server import listener_of, server_of
+from slackwater.settings import Settings
+from slackwater.storage.database import Database, connect
+from slackwater.telemetry import configure_logs
+from slackwater.tenancy import keys, models, tenants
+from slackwater.tenancy.keys import ADMIN
+
+Result = TypeVar("Result")
+MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
+MODEL = "tiny-chat"
+
+
+@dataclass
+class Api:
+    """A running API and the keys of its tenants."""
+
+    url: str
+    dsn: str
+    key: str = ""
+    other_key: str = ""
+    admin_key: str = ""
+    _open: list[Any] = field(default_factory=list)
+
+    def client(self, key: str | None = None, **options: Any) -> OpenAI:
+        client = OpenAI(base_url=f"{self.url}/v1", api_key=key or self.key, **options)
+        self._open.append(client)
+        return client
+
+    def http(self, key: str | None = None, **options: Any) -> httpx2.Client:
+        headers = {"authorization": f"Bearer {key or self.key}"} if key != "" else {}
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        self._open.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._open:
+            client.close()
+
+    def admin(self, act: Callable[[AsyncConnection], Any]) -> Any:
+        return as_admin(self.dsn, act)
+
+
+def as_admin(dsn: str, act: Callable[[AsyncConnection], Any]) -> Any:
+    """Run `act` in a transaction of administration, as the CLI does."""
+
+    async def run() -> Any:
+        database = Database(dsn, pool_size=1)
+        try:
+            async with database.admin() as connection:
+                return await act(connection)
+        finally:
+            await database.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def api_settings(dsn: str) -> Settings:
+    return Settings(database_url=SecretStr(dsn), master_key=SecretStr(MASTER_KEY), port=0, upload_idle_seconds=2.0)
+
+
+@pytest.fixture
+def api(api_settings: Settings) -> Iterator[Api]:
+    with running(api_settings) as url_of:
+        api = Api(url_of, api_settings.dsn)
+        api.admin(lambda connection: _people(connection, api))
+        yield api
+        api.close()
+
+
+async def _people(connection: AsyncConnection, api: Api) -> None:
+    for name in ("alpha", "beta"):
+        await tenants.create(connection, name)
+    await models.ensure(connection, MODEL)
+    api.key = (await keys.create(connection, "alpha")).text
+    api.other_key = (await keys.create(connection, "beta")).text
+    api.admin_key = (await keys.create(connection, "alpha", scopes=[ADMIN])).text
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _logs() -> None:
+    configure_logs()
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[str]:
+    """A server in a thread of its own; its address inside of the block."""
+    told: queue.Queue[str] = queue.Queue()
+    listener = listener_of(settings)
+    server = server_of(settings, told.put)
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield told.get(timeout=20)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def eventually(fact: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a fact, and fail when it does not come."""
+    pause, ends = threading.Event(), time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        pause.wait(0.02)
+
+
+@pytest.fixture
+def worker(dsn: str) -> Iterator[Connection[TupleRow]]:
+    """What workers and duties write with."""
+    with connect(dsn) as connection:
+        yield connection
