@@ -21,7 +21,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|NaN|-?Infinity|-?[0-9][-+.eE0-9]*+')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class InvalidJson(ValueError):  # noqa: N818
+class InvalidJson(ValueError):
     """The text is not JSON as it is read here. `message` never repeats the text.
 
     `code`: invalid_json, invalid_unicode, duplicate_key, too_deep or number_out_of_range. `column` counts

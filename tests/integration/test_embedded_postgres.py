@@ -239,9 +239,7 @@ def test_a_recycled_pid_is_no_hindrance_and_its_new_owner_unharmed(server: Postg
     server.stop()
     account = account_for(server.data)
     with account.spawn(["sleep", "600"]) as innocent:
-        (server.data / "postmaster.pid").write_text(
-            f"{innocent.pid}\n{server.data}\n0\n1\n\n127.0.0.1\n1 1\n"
-        )
+        (server.data / "postmaster.pid").write_text(f"{innocent.pid}\n{server.data}\n0\n1\n\n127.0.0.1\n1 1\n")
         try:
             server.start()
             assert query(server, "SELECT count(*) FROM kept") == [(0,)]
@@ -385,9 +383,7 @@ def test_recovery_is_waited_for_and_told(server: Postgres, place: Path) -> None:
             gate.touch()
 
     restore = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; false"
-    recovering = Postgres(
-        server.home, progress=hear, settings={"restore_command": restore, "hot_standby": "off"}
-    )
+    recovering = Postgres(server.home, progress=hear, settings={"restore_command": restore, "hot_standby": "off"})
     with recovering:
         assert query(recovering, "SELECT count(*) FROM kept") == [(0,)]
 
@@ -452,9 +448,7 @@ def test_foreign_files_are_no_cluster(place: Path) -> None:
         ("data/PG_VERSION", "17\n", "made by PostgreSQL 17"),
     ],
 )
-def test_a_damaged_directory_says_what_is_wrong(
-    server: Postgres, file: str, text: str | None, told: str
-) -> None:
+def test_a_damaged_directory_says_what_is_wrong(server: Postgres, file: str, text: str | None, told: str) -> None:
     server.stop()
     damaged = server.home / file
     damaged.unlink() if text is None else damaged.write_text(text)
