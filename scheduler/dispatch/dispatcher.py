@@ -26,6 +26,8 @@ from slackwater.webhooks.sender import Attempt, Sender
 log = structlog.get_logger()
 
 DROP_EVERY_SECONDS: Final = 5.0
+# A claim costs the database the same for one slot as for many: under load it waits until some are free.
+CLAIM_EVERY_SECONDS: Final = 0.02
 
 
 class Link:
@@ -62,14 +64,16 @@ class Dispatcher:
         self._sending: set[asyncio.Task[None]] = set()
         self._outcomes: list[Outcome] = []
         self._rng = random.SystemRandom()
-        self._dropped_at = 0.0
+        self._dropped_at = self._claimed_at = 0.0
 
     async def claim_step(self) -> int:
         """Fill the free slots with due deliveries and begin to send them. Returns how many."""
         await self._drop_sometimes()
+        await asyncio.sleep(self._claimed_at + CLAIM_EVERY_SECONDS - monotonic())
         free = self.limits.in_all - len(self.held)
         if free <= 0:
             return 0
+        self._claimed_at = monotonic()
         claimed = await claims.claim(await self._claiming.get(), free, self.limits, self._lease)
         for claim in claimed:
             self._begin(claim)
