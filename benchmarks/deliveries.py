@@ -27,7 +27,8 @@ from scheduler.dispatch.loop import run
 from slackwater import outbox
 from slackwater.sealing import sealer_from
 from slackwater.settings import Settings
-from slackwater.storage.database import Database, connect
+from slackwater.storage.connections import connect
+from slackwater.storage.database import Database
 from slackwater.storage.migrate import upgrade
 from slackwater.webhooks import endpoints
 

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from slackwater.outbox import EVENT_TYPES, publish
 from slackwater.settings import Settings
-from slackwater.storage.database import connect
+from slackwater.storage.connections import connect
 from tests.integration.api.conftest import MASTER_KEY, Api
 
 URL = "https://example.com/hook"
