@@ -59,23 +59,29 @@ WITH h AS (
 SELECT h.token, b.state FROM h JOIN batch b ON b.tenant_id = h.tenant_id AND b.id = h.batch_id
 """
 
-# Guarantees: a line gets one result, whoever comes first; a stored result never changes. Under a live lease (locked until commit, so no rescue
-# comes between) every outcome is stored; without one only a success, and only where the line has none. Counts, usage and cost move by exactly the
-# rows inserted. Inserts are ordered by line, so that writers that race on the same lines never deadlock.
+# Guarantees: a line gets one result, whoever comes first; a stored result never changes. Under a lease that was not taken back (locked until
+# commit, so no rescue comes between) every outcome is stored; without one only a success, and only where the line has none; nothing is stored into
+# a batch that is final. Counts, usage and cost move by exactly the rows inserted, also where one call brings a line twice. Inserts are ordered by
+# line, so that writers that race on the same lines never deadlock.
 STORE: Final = """
-WITH d AS MATERIALIZED (
-    SELECT * FROM unnest(%(tokens)b::uuid[], %(tenants)b::bigint[], %(batches)b::bigint[], %(models)b::int[], %(lines)b::int[],
+WITH held AS MATERIALIZED (
+    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) ORDER BY token FOR UPDATE),
+d AS MATERIALIZED (
+    SELECT DISTINCT ON (d.tenant_id, d.batch_id, d.line) d.*
+      FROM unnest(%(tokens)b::uuid[], %(tenants)b::bigint[], %(batches)b::bigint[], %(models)b::int[], %(lines)b::int[],
                          %(outcomes)b::smallint[], %(https)b::smallint[], %(prompts)b::int[], %(completions)b::int[], %(cacheds)b::int[],
                          %(costs)b::bigint[], %(attempts)b::smallint[], %(bodies)b::bytea[])
-      AS d (token, tenant_id, batch_id, model_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, cost, attempt, body)),
-held AS MATERIALIZED (
-    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) AND expires_at > now() ORDER BY token FOR UPDATE),
+        WITH ORDINALITY
+        AS d (token, tenant_id, batch_id, model_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, cost, attempt, body, turn)
+      JOIN batch b ON b.tenant_id = d.tenant_id AND b.id = d.batch_id AND b.state IN (1, 2, 6)
+      LEFT JOIN held h ON h.token = d.token
+     WHERE d.outcome = 0 OR h.token IS NOT NULL
+     ORDER BY d.tenant_id, d.batch_id, d.line, d.turn),
 stored AS (
     INSERT INTO result (tenant_id, batch_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, attempt, instance_id, body)
     SELECT d.tenant_id, d.batch_id, d.line, d.outcome, nullif(d.http, 0), d.prompt_tokens, d.completion_tokens, nullif(d.cached_tokens, -1),
            d.attempt, %(instance_id)b::int, d.body
-      FROM d LEFT JOIN held h ON h.token = d.token
-     WHERE d.outcome = 0 OR h.token IS NOT NULL
+      FROM d
      ORDER BY d.tenant_id, d.batch_id, d.line
     ON CONFLICT DO NOTHING
     RETURNING tenant_id, batch_id, line, outcome, prompt_tokens, completion_tokens, cached_tokens),
