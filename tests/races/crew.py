@@ -23,6 +23,7 @@ from slackwater.reader.usage import Usage
 
 Position = tuple[int, int]
 LEASE_SECONDS = 60.0
+LAPSE = "UPDATE lease SET expires_at = now() - interval '1 second' WHERE token = ANY (%s)"
 
 
 @dataclass
@@ -69,6 +70,10 @@ class Hand:
         ]
         await self.store(closed=[claim.token], returned=parts)
 
+    async def lapse(self, claim: Claim) -> None:
+        """This worker falls silent about a claim: its lease is over."""
+        await (await self.claims.link.get()).execute(LAPSE, ([claim.token],))
+
     async def close(self) -> None:
         await self.claims.close()
         await self.results.close()
@@ -105,7 +110,7 @@ class Together:
             barrier.wait()
             value = action()
             results[n] = asyncio.run(value) if isinstance(value, Coroutine) else value
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             self.errors.append(error)
 
 
