@@ -14,13 +14,17 @@ from pathlib import Path
 
 import pytest
 import redis
+from celery import Celery
+from celery.schedules import schedule
+from pydantic import SecretStr
 
-from scheduler.celery_app import app, broker_of, task_name
+from scheduler.beat import MOST_WAITING, BoundedScheduler
+from scheduler.celery_app import QUEUE, app, broker_of, configuration, task_name
 from scheduler.duties.all import DUTIES
 from slackwater.embedded.binaries import valkey_server
 from slackwater.errors import Misconfigured
 from slackwater.lifecycle import BatchState
-from slackwater.settings import Settings
+from slackwater.settings import Settings, settings
 from tests.processes import environment, start, until
 from tests.scenario import Scenario, chat_line
 
@@ -56,7 +60,7 @@ class Redis:
     def lengths(self) -> int:
         """Messages that wait in all lists."""
         with redis.Redis.from_url(self.url) as client:
-            return sum(int(client.llen(key)) for key in client.keys() if client.type(key) == b"list")  # type: ignore[arg-type,union-attr]
+            return sum(int(client.llen(key)) for key in client.scan_iter("*", _type="LIST"))
 
     def _answers(self) -> bool:
         try:
@@ -180,16 +184,33 @@ def test_they_stop_when_told(host: Host, number: signal.Signals) -> None:
     assert [process.wait(15) for process in host.running] == [0, 0]
 
 
-def test_every_duty_is_a_task_and_is_looked_at_in_time() -> None:
-    schedule = {duty.name: (task_name(duty), duty.interval_seconds) for duty in DUTIES}
-    os.environ.setdefault("SLACKWATER_REDIS_URL", "redis://127.0.0.1:1/0")
-    entries = app.conf.beat_schedule
-    assert {name: (entry["task"], entry["schedule"]) for name, entry in entries.items()} == schedule
+def test_beat_is_silent_while_nobody_listens(host: Host) -> None:
+    celery = Celery(broker=broker_of(Settings(redis_url=SecretStr(host.redis.url))), set_as_current=False)
+    celery.conf.task_default_queue = QUEUE
+    beat = BoundedScheduler(app=celery, lazy=True)
+    entry = beat.Entry(name="wake", task="duty.wake", schedule=schedule(1.0), app=celery)
+    with redis.Redis.from_url(host.redis.url) as client:
+        client.lpush(QUEUE, *["full"] * MOST_WAITING)
+        beat.apply_entry(entry)
+        assert client.llen(QUEUE) == MOST_WAITING
+        client.delete(QUEUE)
+        beat.apply_entry(entry)
+        assert client.llen(QUEUE) == 1
+    celery.close()
+
+
+def test_every_duty_is_a_task_and_is_looked_at_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLACKWATER_REDIS_URL", "redis://127.0.0.1:1/0")
+    settings.cache_clear()
+    entries = configuration()["beat_schedule"]
+    settings.cache_clear()
+    expected = {duty.name: (task_name(duty), duty.interval_seconds) for duty in DUTIES}
+    assert {name: (entry["task"], entry["schedule"]) for name, entry in entries.items()} == expected
     assert all(entry["options"]["expires"] <= 2 * max(1.0, entry["schedule"]) for entry in entries.values())
-    assert {task for task, _ in schedule.values()} <= set(app.tasks)
+    assert {task for task, _ in expected.values()} <= set(app.tasks)
 
 
 def test_the_broker_is_redis_and_has_to_be_set() -> None:
-    assert broker_of(Settings(redis_url="unix:///run/r.sock")) == "redis+socket:///run/r.sock"  # type: ignore[arg-type]
+    assert broker_of(Settings(redis_url=SecretStr("unix:///run/r.sock"))) == "redis+socket:///run/r.sock"
     with pytest.raises(Misconfigured, match="SLACKWATER_REDIS_URL"):
-        broker_of(Settings())
+        broker_of(Settings(redis_url=None))
