@@ -1,0 +1,31 @@
+"""The process of the duties: run them all until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+
+from scheduler.duties.loop import run
+from slackwater.settings import Settings
+
+log = structlog.get_logger()
+
+
+def main(settings: Settings) -> None:
+    """Run the duties until told to stop.
+
+    Raises:
+        Misconfigured: no database is set.
+    """
+    asyncio.run(_until_signalled(settings))
+
+
+async def _until_signalled(settings: Settings) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    log.info("duties.started")
+    await run(settings, stopping)
+    log.info("duties.stopped")
