@@ -9,8 +9,11 @@ from fastapi import FastAPI
 
 from api import errors
 from api.auth import Gate
+from api.gateway.directory import Directory
+from api.gateway.figures import Figures
+from api.gateway.passing import Passing
 from api.live import Presence
-from api.routes import admin, batches, files, health, models, webhook_endpoints
+from api.routes import admin, batches, files, health, live, models, webhook_endpoints
 from api.scope import RequestScope
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
@@ -34,11 +37,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.gate = Gate(database)
-    app.state.presence = Presence(Database(settings.dsn, pool_size=1))
+    figures = Figures()
+    app.state.directory = Directory(database, settings)
+    app.state.passing = Passing(figures, settings.request_timeout_seconds)
+    app.state.presence = Presence(Database(settings.dsn, pool_size=1), figures.loads)
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, webhook_endpoints, admin):
+    for routes in (health, files, batches, models, live, webhook_endpoints, admin):
         app.include_router(routes.router)
     return app
 
@@ -51,5 +57,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with presence.kept():
             yield
     finally:
+        await app.state.passing.close()
         await presence.database.close()
         await database.close()

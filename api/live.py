@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,11 +63,11 @@ class Load:
 class Presence:
     """Registers this process, keeps its figures fresh, and takes them away when it ends.
 
-    `loads` maps an instance's id to what this process carries there now; instances without an entry carry nothing.
+    `loads` tells what this process carries now by the id of the instance; instances without an entry carry nothing.
     """
 
     database: Database
-    loads: dict[int, Load] = field(default_factory=dict)
+    loads: Callable[[], Mapping[int, Load]] = dict
     gateway: str = field(default_factory=lambda: ids.new("gw_"))
 
     async def step(self) -> int:
@@ -75,7 +75,7 @@ class Presence:
         values = {"gateway": self.gateway, "host": socket.gethostname(), "pid": os.getpid()}
         async with self.database.gate() as connection:
             await connection.execute(HEARTBEAT, values)
-            await connection.execute(WRITE, values | _columns(self.loads))
+            await connection.execute(WRITE, values | _columns(self.loads()))
         return 0
 
     async def succeed(self) -> None:

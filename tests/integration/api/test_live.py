@@ -26,7 +26,7 @@ async def test_figures_are_written_for_every_enabled_instance(dsn: str, worker: 
     await presence.step()
     assert worker.execute(FIGURES).fetchall() == [(0, 0, None, None)] * 2
 
-    presence.loads[two] = Load(3, 1, 0.5, 0.25)
+    presence.loads = lambda: {two: Load(3, 1, 0.5, 0.25)}
     await presence.step()
 
     assert worker.execute(FIGURES).fetchall() == [(0, 0, None, None), (3, 1, 0.5, 0.25)]
