@@ -73,7 +73,7 @@ def configuration() -> dict[str, Any]:
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
-        "beat_scheduler": "celery.beat:Scheduler",
+        "beat_scheduler": "scheduler.beat:BoundedScheduler",
         "beat_max_loop_interval": 1,
         "beat_schedule": {duty.name: _entry(duty) for duty in DUTIES},
     }

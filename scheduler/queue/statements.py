@@ -50,32 +50,39 @@ SELECT data FROM file_chunk
 """
 
 # Guarantees: only live leases of this worker are extended. A token that does not come back is lost: abort what it covers. `state` other than 1
-# means that the batch does not want its requests run any more.
+# means that the batch does not want its requests run any more. Leases are locked in the order of their tokens, here and wherever several are.
 HEARTBEAT: Final = """
-WITH h AS (
-    UPDATE lease SET expires_at = now() + %(lease_seconds)b::float8 * interval '1 second'
-     WHERE token = ANY (%(tokens)b) AND expires_at > now()
-    RETURNING token, tenant_id, batch_id)
+WITH x AS MATERIALIZED (
+    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) AND expires_at > now() ORDER BY token FOR UPDATE),
+h AS (
+    UPDATE lease l SET expires_at = now() + %(lease_seconds)b::float8 * interval '1 second' FROM x WHERE l.token = x.token
+    RETURNING l.token, l.tenant_id, l.batch_id)
 SELECT h.token, b.state FROM h JOIN batch b ON b.tenant_id = h.tenant_id AND b.id = h.batch_id
 """
 
-# Guarantees: a line gets one result, whoever comes first; a stored result never changes. Under a live lease (locked until commit, so no rescue
-# comes between) every outcome is stored; without one only a success, and only where the line has none. Counts, usage and cost move by exactly the
-# rows inserted. Inserts are ordered by line, so that writers that race on the same lines never deadlock.
+# Guarantees: a line gets one result, whoever comes first; a stored result never changes. Under a lease that was not taken back (locked until
+# commit, so no rescue comes between) every outcome is stored; without one only a success, and only where the line has none; nothing is stored into
+# a batch that is final. Counts, usage and cost move by exactly the rows inserted, also where one call brings a line twice. Inserts are ordered by
+# line, so that writers that race on the same lines never deadlock.
 STORE: Final = """
-WITH d AS MATERIALIZED (
-    SELECT * FROM unnest(%(tokens)b::uuid[], %(tenants)b::bigint[], %(batches)b::bigint[], %(models)b::int[], %(lines)b::int[],
+WITH held AS MATERIALIZED (
+    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) ORDER BY token FOR UPDATE),
+d AS MATERIALIZED (
+    SELECT DISTINCT ON (d.tenant_id, d.batch_id, d.line) d.*
+      FROM unnest(%(tokens)b::uuid[], %(tenants)b::bigint[], %(batches)b::bigint[], %(models)b::int[], %(lines)b::int[],
                          %(outcomes)b::smallint[], %(https)b::smallint[], %(prompts)b::int[], %(completions)b::int[], %(cacheds)b::int[],
                          %(costs)b::bigint[], %(attempts)b::smallint[], %(bodies)b::bytea[])
-      AS d (token, tenant_id, batch_id, model_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, cost, attempt, body)),
-held AS MATERIALIZED (
-    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) AND expires_at > now() ORDER BY token FOR UPDATE),
+        WITH ORDINALITY
+        AS d (token, tenant_id, batch_id, model_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, cost, attempt, body, turn)
+      JOIN batch b ON b.tenant_id = d.tenant_id AND b.id = d.batch_id AND b.state IN (1, 2, 6)
+      LEFT JOIN held h ON h.token = d.token
+     WHERE d.outcome = 0 OR h.token IS NOT NULL
+     ORDER BY d.tenant_id, d.batch_id, d.line, d.turn),
 stored AS (
     INSERT INTO result (tenant_id, batch_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, attempt, instance_id, body)
     SELECT d.tenant_id, d.batch_id, d.line, d.outcome, nullif(d.http, 0), d.prompt_tokens, d.completion_tokens, nullif(d.cached_tokens, -1),
            d.attempt, %(instance_id)b::int, d.body
-      FROM d LEFT JOIN held h ON h.token = d.token
-     WHERE d.outcome = 0 OR h.token IS NOT NULL
+      FROM d
      ORDER BY d.tenant_id, d.batch_id, d.line
     ON CONFLICT DO NOTHING
     RETURNING tenant_id, batch_id, line, outcome, prompt_tokens, completion_tokens, cached_tokens),
@@ -108,7 +115,8 @@ SELECT batch_id, line FROM stored
 # Guarantees: only a lease that still exists is closed, and what it hands back becomes ready (or delayed) in the same transaction; nothing is
 # handed back into a batch that does not run any more.
 RELEASE: Final = """
-WITH closed AS MATERIALIZED (DELETE FROM lease WHERE token = ANY (%(tokens)b::uuid[]) RETURNING *),
+WITH x AS MATERIALIZED (SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) ORDER BY token FOR UPDATE),
+closed AS MATERIALIZED (DELETE FROM lease l USING x WHERE l.token = x.token RETURNING l.*),
 back AS (
     INSERT INTO segment (tenant_id, batch_id, model_id, rank, first, n, state, rescues, deaths, attempts, deferrals, run_at)
     SELECT c.tenant_id, c.batch_id, c.model_id, x.first, x.first, x.n, CASE WHEN x.delay > 0 THEN 3 ELSE 0 END,
@@ -141,8 +149,20 @@ SELECT x.tenant_id, x.batch_id, x.model_id, x.first, x.first, x.n, x.rescues, x.
   JOIN batch b ON b.tenant_id = x.tenant_id AND b.id = x.batch_id AND b.state = 1
 """
 
-# Guarantees: idempotent; a delayed segment becomes ready once its time has come.
-READY_DELAYED: Final = "UPDATE segment SET state = 0, run_at = NULL WHERE state = 3 AND run_at <= now()"
+# Guarantees: idempotent; a delayed segment becomes ready once its time has come. Waits for nobody: what is locked is being deleted.
+READY_DELAYED: Final = """
+WITH x AS MATERIALIZED (SELECT id FROM segment WHERE state = 3 AND run_at <= now() ORDER BY run_at LIMIT 2000 FOR UPDATE SKIP LOCKED)
+UPDATE segment s SET state = 0, run_at = NULL FROM x WHERE s.id = x.id
+"""
+# Guarantees: whoever deletes the segments of a batch locks them in one order.
+DROP_SEGMENTS: Final = """
+WITH x AS MATERIALIZED (SELECT id FROM segment WHERE batch_id = %(batch_id)s ORDER BY id FOR UPDATE)
+DELETE FROM segment s USING x WHERE s.id = x.id
+"""
+DROP_LEASES: Final = """
+WITH x AS MATERIALIZED (SELECT token FROM lease WHERE batch_id = %(batch_id)s ORDER BY token FOR UPDATE)
+DELETE FROM lease l USING x WHERE l.token = x.token
+"""
 
 # Guarantees: as STORE, for lines that will not run: each missing line once, counts by exactly the rows inserted. Slot 0 is the duties'.
 FILL: Final = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -41,6 +43,8 @@ def api(
 
     asked = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     chosen = settings.model_copy(update=asked)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _succeed)
     try:
         serve(chosen)
     except OSError as error:
@@ -88,3 +92,8 @@ def celery(
         run_beat()
     else:
         raise typer.BadParameter("worker or beat")
+
+
+def _succeed(_number: int, _frame: FrameType | None) -> NoReturn:
+    """uvicorn raises the signal that stopped it once more at its end; being told to stop is no failure."""
+    raise SystemExit(0)

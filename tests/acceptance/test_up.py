@@ -1,0 +1,255 @@
+"""`slackwater up` as a person runs it: a process, its output, its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import pytest
+from openai import OpenAI
+
+from tests.processes import environment, processes_of, run, start, until
+from tests.scenario import chat_line
+
+STOP_SECONDS = 5.0
+READY_SECONDS = 120.0
+ENV_LINES = re.compile(r"SLACKWATER_URL=(http://127\.0\.0\.1:\d+)\nSLACKWATER_API_KEY=(sk-\S+)\n")
+
+
+@dataclass
+class Up:
+    """A running `slackwater up --print-env`."""
+
+    process: subprocess.Popen[bytes]
+    data: Path
+    out: IO[bytes]
+    err: IO[bytes]
+    url: str = ""
+    key: str = ""
+
+    def printed(self, stream: IO[bytes]) -> str:
+        return os.pread(stream.fileno(), 1 << 20, 0).decode()
+
+    def wait_ready(self) -> None:
+        until(lambda: self.printed(self.out) or self.process.poll() is not None, READY_SECONDS, about=self._errors)
+        lines = ENV_LINES.fullmatch(self.printed(self.out))
+        assert lines, self._errors()
+        self.url, self.key = lines.groups()
+
+    def _errors(self) -> str:
+        return self.printed(self.err)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Signal it, wait for its end, and return how many seconds that took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        self.process.wait(60)
+        return time.monotonic() - began
+
+    def client(self) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=self.key, max_retries=2)
+
+    def complete_a_batch(self, lines: int = 3) -> str:
+        """Submit a batch and wait until it is completed; returns its id."""
+        with self.client() as client:
+            data = b"\n".join(chat_line(f"r{n}", model="echo") for n in range(lines))
+            file = client.files.create(file=("in.jsonl", data), purpose="batch")
+            batch = client.batches.create(
+                input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
+            )
+            until(lambda: client.batches.retrieve(batch.id).status == "completed", about=self._errors)
+            return batch.id
+
+    def output_of(self, batch_id: str) -> set[str]:
+        """The custom_ids of a completed batch's output."""
+        with self.client() as client:
+            batch = client.batches.retrieve(batch_id)
+            assert batch.output_file_id
+            text = client.files.content(batch.output_file_id).text
+        return {json.loads(line)["custom_id"] for line in text.splitlines()}
+
+    def is_gone(self) -> bool:
+        return not processes_of(str(self.data))
+
+
+@contextmanager
+def up(data: Path, *arguments: str, **settings: str) -> Iterator[Up]:
+    """`slackwater up` on `data`, ready; whatever is left of it at the end is ended."""
+    command = ("up", "--data", str(data), "--engine", "echo", "--print-env", *(arguments or ("--port", "0")))
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        env = environment(SLACKWATER_DATA_DIR=str(data), **settings)
+        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+        running = Up(process, data, out, err)
+        try:
+            running.wait_ready()
+            yield running
+        finally:
+            process.terminate()
+            process.wait(60)
+            until(running.is_gone, 30, about=lambda: str(processes_of(str(data))))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A place that the user which root lends to PostgreSQL may enter."""
+    with tempfile.TemporaryDirectory(prefix="slackwater-up-", dir="/tmp" if os.geteuid() == 0 else None) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_batch_completes_and_nothing_is_left(folder: Path, number: signal.Signals) -> None:
+    with up(folder / "data") as running:
+        batch_id = running.complete_a_batch()
+        assert running.output_of(batch_id) == {"r0", "r1", "r2"}
+        seconds = running.end(number)
+        assert running.process.returncode == 0
+        assert seconds < STOP_SECONDS
+        assert running.is_gone()
+        assert ENV_LINES.fullmatch(running.printed(running.out))
+
+
+def test_a_second_start_knows_the_key_and_the_batches(folder: Path) -> None:
+    with up(folder / "data") as first:
+        batch_id = first.complete_a_batch()
+    with up(folder / "data") as second:
+        assert second.key == first.key
+        assert second.output_of(batch_id) == {"r0", "r1", "r2"}
+
+
+def test_a_killed_up_leaves_nothing_running(folder: Path) -> None:
+    with up(folder / "data") as running:
+        batch_id = running.complete_a_batch()
+        running.process.kill()
+        running.process.wait(10)
+        until(running.is_gone, 20, about=lambda: str(processes_of(str(running.data))))
+    with up(folder / "data") as again:
+        assert again.output_of(batch_id) == {"r0", "r1", "r2"}
+
+
+def test_a_start_right_after_a_kill_serves(folder: Path) -> None:
+    with up(folder / "data") as running:
+        running.process.kill()
+        running.process.wait(10)
+        with up(folder / "data") as again:
+            again.complete_a_batch()
+
+
+def test_a_killed_part_comes_back(folder: Path) -> None:
+    with up(folder / "data") as running:
+        for part in ("worker", "api", "duties", "dispatch", "postgres"):
+            (pid,) = _pids(running, part)
+            os.kill(pid, signal.SIGKILL)
+            until(partial(_is_back, running, part, pid))
+        until(lambda: _answers(running))
+        running.complete_a_batch()
+        assert running.end() < STOP_SECONDS
+        told = running.printed(running.err)
+        assert all(f"{part} ended (killed by SIGKILL)" in told for part in ("worker", "api", "duties", "dispatch"))
+        assert "PostgreSQL ended: starting it again" in told
+
+
+def test_two_at_once_in_two_places(folder: Path) -> None:
+    with ExitStack() as stack:
+        both = [stack.enter_context(up(folder / name)) for name in ("one", "two")]
+        assert both[0].url != both[1].url
+        assert both[0].key != both[1].key
+        for running in both:
+            running.complete_a_batch()
+
+
+def test_two_in_one_place_are_refused(folder: Path) -> None:
+    with up(folder / "data") as running:
+        second = run("up", "--data", str(folder / "data"), "--engine", "echo", "--port", "0", env=environment())
+        assert second.returncode == 1
+        assert f"already served by process {running.process.pid}" in second.stderr
+        assert second.stdout == ""
+        running.complete_a_batch()
+
+
+def test_a_taken_port_that_was_asked_for_is_an_error(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("up", "--data", str(folder / "data"), "--engine", "echo", "--port", str(port), env=environment())
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in done.stderr
+    assert not (folder / "data").exists()
+
+
+def test_an_external_database_wins(folder: Path, dsn: str) -> None:
+    with up(folder / "data", SLACKWATER_DATABASE_URL=dsn) as running:
+        running.complete_a_batch()
+        assert not (folder / "data" / "postgres").exists()
+        assert running.end() < STOP_SECONDS
+
+
+def test_what_it_prints_for_a_person(folder: Path, dsn: str) -> None:
+    env = environment(SLACKWATER_DATABASE_URL=dsn)
+    command = ("up", "--data", str(folder / "data"), "--engine", "echo", "--port", "0")
+    with tempfile.TemporaryFile() as out:
+        process = start(*command, env=env, stdout=out, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        until(lambda: b"Ctrl-C" in os.pread(out.fileno(), 1 << 16, 0), READY_SECONDS)
+        process.terminate()
+        assert process.wait(10) == 0
+        text = os.pread(out.fileno(), 1 << 16, 0).decode()
+    key = (folder / "data" / "api_key").read_text().strip()
+    assert key in text
+    assert "Slackwater is up at http://127.0.0.1:" in text
+    assert "client.batches.create(" in text
+    for secret in ("api_key", "master_key"):
+        assert (folder / "data" / secret).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_start_can_be_interrupted(folder: Path) -> None:
+    data = folder / "data"
+    with tempfile.TemporaryFile() as err:
+        command = ("up", "--data", str(data), "--engine", "echo", "--port", "0")
+        process = start(*command, env=environment(), stdout=subprocess.DEVNULL, stderr=err)
+        until(lambda: (data / "postgres" / "data").exists(), READY_SECONDS)
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(30) == 130
+        assert time.monotonic() - began < STOP_SECONDS
+    assert not processes_of(str(data))
+    with up(data) as running:
+        running.complete_a_batch()
+
+
+def _pids(running: Up, part: str) -> list[int]:
+    """Of a part of `up`: its direct children."""
+    mark = "/postgres -D " if part == "postgres" else f"slackwater.cli.main {part}"
+    parent = running.process.pid
+    return [p for p, command in processes_of(str(running.data)).items() if mark in command and _parent(p) == parent]
+
+
+def _is_back(running: Up, part: str, killed: int) -> bool:
+    return any(pid != killed for pid in _pids(running, part))
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _answers(running: Up) -> bool:
+    import httpx2
+
+    try:
+        return httpx2.get(f"{running.url}/readyz", trust_env=False).status_code == 200
+    except httpx2.TransportError:
+        return False
