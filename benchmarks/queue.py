@@ -38,7 +38,8 @@ from slackwater.storage.connections import connect
 SEGMENT = 64
 FLOOR_TABLE = """
 CREATE TABLE {} (tenant_id bigint, batch_id bigint, line int, outcome smallint, http smallint, prompt_tokens int, completion_tokens int,
-                 cached_tokens int, attempt smallint, instance_id int, at timestamptz DEFAULT now(), body bytea, PRIMARY KEY (tenant_id, batch_id, line));
+                 cached_tokens int, attempt smallint, instance_id int,
+                 at timestamptz DEFAULT now(), body bytea, PRIMARY KEY (tenant_id, batch_id, line));
 ALTER TABLE {} ALTER body SET STORAGE EXTERNAL
 """
 FLOOR_INSERT = """
@@ -115,7 +116,7 @@ async def cycle(queue: Queue, sizes: Sizes, report: Report) -> None:
     uploaded = wal_position(queue.connection)
     began = time.perf_counter()
     with connect(queue.dsn) as connection:
-        plan.step(connection, Settings(database_url=queue.dsn, max_requests=sizes.lines))  # type: ignore[arg-type]
+        plan.step(connection, Settings(database_url=queue.dsn, max_requests=sizes.lines))
     report.add("validate and plan: s", time.perf_counter() - began)
     planned = wal_position(queue.connection)
     sizes_of = await _drain(queue, batch_id, sizes, report)
