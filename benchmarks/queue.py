@@ -38,7 +38,8 @@ from slackwater.storage.connections import connect
 SEGMENT = 64
 FLOOR_TABLE = """
 CREATE TABLE {} (tenant_id bigint, batch_id bigint, line int, outcome smallint, http smallint, prompt_tokens int, completion_tokens int,
-                 cached_tokens int, attempt smallint, instance_id int, at timestamptz DEFAULT now(), body bytea,
+                 cached_tokens int, attempt smallint, instance_id int,
+                 at timestamptz DEFAULT now(), body bytea,
                  PRIMARY KEY (tenant_id, batch_id, line));
 ALTER TABLE {} ALTER body SET STORAGE EXTERNAL
 """

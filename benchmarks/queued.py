@@ -71,7 +71,7 @@ class Queue:
         values = {"tenant_id": self.tenant_id, "project_id": self.project_id, "public_id": ids.new("batch_")}
         return self._one(BATCH, values | {"file_id": file_id, "state": state, "total": total})
 
-    def fill(self, batches: int, lines: int) -> list[int]:
+    def fill(self, batches: int, lines: int, *, analyse: bool = True) -> list[int]:
         """Running batches whose requests all share one chunk of small bodies; analysed, as autovacuum would soon."""
         file_id = self.upload(iter([b'{"model":"tiny-chat"}'.ljust(BODY) * 10_000]))
         made = [self.batch(file_id, state=1, total=lines) for _ in range(batches)]
@@ -79,7 +79,8 @@ class Queue:
             values = {"tenant_id": self.tenant_id, "batch_id": batch_id, "model_id": self.model_id, "total": lines}
             for statement in (LANE, REQUESTS, SEGMENTS):
                 self.connection.execute(statement, values | {"body": BODY})
-        self.connection.execute("ANALYZE")
+        if analyse:
+            self.connection.execute("ANALYZE")
         return made
 
     def _one(self, statement: str, values: dict[str, object]) -> int:
