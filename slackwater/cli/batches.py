@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from httpx2 import Client, Response
 
 app = typer.Typer(name="batches", help="Submit batches and read their results.", no_args_is_help=True)
-COLUMNS = ("id", "status", "endpoint", "completed", "failed", "total", "created_at", "waiting_reason")
+COLUMNS = ("id", "status", "completed", "failed", "total", "created_at", "waiting_reason")
 FINAL = ("completed", "failed", "expired", "cancelled")
 POLL_SECONDS = 1.0
 Id = Annotated[str, typer.Argument(metavar="BATCH", help="The id of the batch.")]
@@ -140,4 +141,9 @@ def _show(batches: list[dict[str, Any]], *, as_json: bool) -> None:
         for batch in batches:
             show([batch], tuple(batch), as_json=True)
         return
-    show([batch | (batch.get("request_counts") or {}) for batch in batches], COLUMNS, as_json=False)
+    show([_row(batch) for batch in batches], COLUMNS, as_json=False)
+
+
+def _row(batch: dict[str, Any]) -> dict[str, Any]:
+    counts: dict[str, int] = batch.get("request_counts") or {}
+    return batch | counts | {"created_at": datetime.fromtimestamp(batch["created_at"], UTC)}

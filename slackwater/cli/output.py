@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+PIPED_WIDTH: Final = 240
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
@@ -24,10 +26,12 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=name == columns[0], overflow="fold")
     for row in chosen:
-        table.add_row(*(Text(_cell(value), overflow="fold") for value in row.values()))
-    Console(soft_wrap=False).print(table)
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)
 
 
 def _cell(value: Any) -> str:

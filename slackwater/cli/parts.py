@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -60,6 +62,9 @@ def worker(
     from workers.main import main
 
     main(settings, instance)
+    # All is stored; taking torch apart would last seconds more.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def duties(metrics_port: MetricsPort = None) -> None:
