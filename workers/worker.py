@@ -10,6 +10,7 @@ from math import ceil
 from typing import Final
 
 import structlog
+from psycopg import Error
 
 from scheduler.admission import Admit, Hold, OwnLoad, Policy, admit
 from scheduler.queue.claims import Claims
@@ -81,7 +82,7 @@ class Worker:
         await self._wind_down(loops[1])
         halt.set()
         await asyncio.gather(*loops, return_exceptions=True)
-        self.outgoing.end()
+        self.outgoing.end(self.settings.grace_seconds)
         await storing
         await self._leave()
 
