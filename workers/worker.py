@@ -261,10 +261,9 @@ class Worker:
             await asyncio.wait(list(self.runs.tasks), timeout=1.0)
 
     async def _leave(self) -> None:
-        connection = await self.status.link.get()
-        await connection.execute(
-            "UPDATE worker SET stopped_at = now() WHERE id = %(id)b", {"id": self.instance.worker_id}
-        )
-        await connection.execute('DELETE FROM "grant" WHERE worker_id = %(id)b', {"id": self.instance.worker_id})
+        try:
+            await self.status.leave()
+        except Error as error:
+            log.warning("worker.not_signed_off", error=type(error).__name__)
         for part in (self.claims, self.outgoing.results, self.status, self.engine):
             await part.close()

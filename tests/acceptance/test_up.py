@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.running import ENV_LINES, READY_SECONDS, up
+from tests.acceptance.running import ENV_LINES, READY_SECONDS, Up, up
 from tests.processes import environment, processes_of, run, start, until
 
 STOP_SECONDS = 5.0
