@@ -209,7 +209,7 @@ def test_batches_live_as_promised(scenario: Scenario) -> None:
     with asyncio.Runner() as runner, connect(scenario.dsn) as one, connect(scenario.dsn) as two:
         Lifecycle.runner, Lifecycle.connections = runner, [one, two]
         Lifecycle.hands = [Hand(scenario.dsn, n, Random(n)) for n in (1, 2)]
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             Lifecycle,
             settings=settings(
                 max_examples=25,
