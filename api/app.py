@@ -13,7 +13,7 @@ from api.gateway.directory import Directory
 from api.gateway.figures import Figures
 from api.gateway.passing import Passing
 from api.live import Presence
-from api.routes import admin, batches, files, health, live, models, webhook_endpoints
+from api.routes import admin, batches, files, health, instances, live, models, webhook_endpoints
 from api.scope import RequestScope
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
@@ -44,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, live, webhook_endpoints, admin):
+    for routes in (health, files, batches, models, instances, live, webhook_endpoints, admin):
         app.include_router(routes.router)
     return app
 
