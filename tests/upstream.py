@@ -73,7 +73,7 @@ class Upstream:
     async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.bodies.append(body)
-        self.headers.append(dict(request.headers))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
         try:
             return await self.handler(request, body)
         except asyncio.CancelledError:

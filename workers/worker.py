@@ -144,6 +144,9 @@ class Worker:
         await self.status.decide(
             admitted=reason is None, reason=reason, slots=slots, prompt_tokens=tokens, details=details
         )
+        await self._note_failed()
+
+    async def _note_failed(self) -> None:
         if self.runs.failed:
             failed, self.runs.failed = self.runs.failed, []
             await self.status.note(failed)
@@ -262,6 +265,7 @@ class Worker:
 
     async def _leave(self) -> None:
         try:
+            await self._note_failed()
             await self.status.leave()
         except Error as error:
             log.warning("worker.not_signed_off", error=type(error).__name__)

@@ -49,7 +49,7 @@ def test_bytes_pass_both_ways(api: Api, upstream: Upstream) -> None:
 
     assert (reply.status_code, reply.content) == (200, ANSWER)
     assert upstream.bodies == [body]
-    assert upstream.headers[0]["Authorization"] == "Bearer sk-upstream"
+    assert upstream.headers[0]["authorization"] == "Bearer sk-upstream"
 
 
 def test_an_alias_changes_the_models_name_only(api: Api, upstream: Upstream) -> None:
