@@ -32,6 +32,12 @@ class Outgoing:
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     _full: asyncio.Event = field(default_factory=asyncio.Event)
     _ends_at: float = float("inf")
+    _committing: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Everything that ended is committed."""
+        return not (self.finished or self.closed or self._committing)
 
     def finish(self, finished: Finished) -> None:
         self.finished.append(finished)
@@ -82,7 +88,9 @@ class Outgoing:
             self._some.clear()
             self._full.clear()
         if not commit.is_empty:
+            self._committing = True
             await self._commit(commit)
+            self._committing = False
 
     async def _commit(self, commit: Commit) -> None:
         while True:

@@ -37,6 +37,7 @@ REPORT_EVERY_SECONDS: Final = 1.0
 SEGMENT: Final = 64
 RETRY_SHARE: Final = 0.2
 SUSPECT_RESCUES: Final = 2
+SUSPECT_PAUSE_SECONDS: Final = 0.02
 
 
 @dataclass
@@ -209,9 +210,13 @@ class Worker:
         return begun
 
     async def _run_suspect(self) -> int:
-        """A request whose range lost its worker twice runs with nothing else of ours in the engine; others wait meanwhile."""
-        if self.runs.in_flight > 0:
-            return 0
+        """A request whose range lost its worker twice runs with nothing else of ours in the engine; others wait meanwhile.
+
+        Nor may an earlier one's result still be on its way: its lease would be blamed for this one's death.
+        """
+        if self.runs.in_flight > 0 or not self.outgoing.is_empty:
+            await asyncio.sleep(SUSPECT_PAUSE_SECONDS)
+            return 1
         request = self.suspects.popleft()
         if not self.held.holds(request.token):
             return 1
