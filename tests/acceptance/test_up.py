@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import psycopg
 import pytest
 from openai import OpenAI
 
-from tests.processes import environment, processes_of, run, start, until
+from tests.processes import SLACKWATER, environment, processes_of, run, start, until
 from tests.scenario import chat_line
 
 STOP_SECONDS = 5.0
@@ -61,10 +65,10 @@ class Up:
     def client(self) -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=self.key, max_retries=2)
 
-    def complete_a_batch(self, lines: int = 3) -> str:
+    def complete_a_batch(self, *, model: str = "echo") -> str:
         """Submit a batch and wait until it is completed; returns its id."""
         with self.client() as client:
-            data = b"\n".join(chat_line(f"r{n}", model="echo") for n in range(lines))
+            data = b"\n".join(chat_line(f"r{n}", model=model) for n in range(3))
             file = client.files.create(file=("in.jsonl", data), purpose="batch")
             batch = client.batches.create(
                 input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
@@ -85,12 +89,12 @@ class Up:
 
 
 @contextmanager
-def up(data: Path, *arguments: str, **settings: str) -> Iterator[Up]:
-    """`slackwater up` on `data`, ready; whatever is left of it at the end is ended."""
-    command = ("up", "--data", str(data), "--engine", "echo", "--print-env", *(arguments or ("--port", "0")))
+def up(data: Path, *, engine: str = "echo", lent: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Up]:
+    """`slackwater up` on `data`, ready; it is ended at the end. `lent` says as which user it runs."""
+    command = ("up", "--data", str(data), "--engine", engine, "--print-env", "--port", "0")
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         env = environment(SLACKWATER_DATA_DIR=str(data), **settings)
-        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL, **(lent or {}))
         running = Up(process, data, out, err)
         try:
             running.wait_ready()
@@ -228,6 +232,14 @@ def test_a_start_can_be_interrupted(folder: Path) -> None:
         running.complete_a_batch()
 
 
+def _may_run_python(user: int) -> bool:
+    try:
+        done = subprocess.run([*SLACKWATER, "--help"], env=environment(), user=user, capture_output=True, check=False)
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
 def _pids(running: Up, part: str) -> list[int]:
     """Of a part of `up`: its direct children."""
     mark = "/postgres -D " if part == "postgres" else f"slackwater.cli.main {part}"
@@ -253,3 +265,95 @@ def _answers(running: Up) -> bool:
         return httpx2.get(f"{running.url}/readyz", trust_env=False).status_code == 200
     except httpx2.TransportError:
         return False
+
+
+class _Upstream(BaseHTTPRequestHandler):
+    """A model server with one model behind a key."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "far-away"}]})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": asked["model"]}
+        self._answer(200, head | {"choices": [choice], "usage": usage})
+
+    def _answer(self, status: int, value: dict[str, object]) -> None:
+        if self.headers["authorization"] != "Bearer upstream-key":
+            status, value = 401, {}
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """The URL of a model server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Upstream) as server:
+        server.daemon_threads = True
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+        serving.join()
+
+
+def test_an_upstream_is_asked_for_its_models(folder: Path, dsn: str, upstream: str) -> None:
+    key = "upstream-key"
+    for _ in range(2):
+        place = folder / "data"
+        with up(place, engine=upstream, SLACKWATER_DATABASE_URL=dsn, SLACKWATER_ENGINE_API_KEY=key) as running:
+            running.complete_a_batch(model="far-away")
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("SELECT name, url FROM instance").fetchall()
+    assert rows == [(upstream.removeprefix("http://").removesuffix("/v1"), upstream.removesuffix("/v1"))]
+
+
+def test_an_upstream_that_refuses_the_key_is_an_error(folder: Path, upstream: str) -> None:
+    done = run("up", "--data", str(folder / "data"), "--engine", upstream, env=environment())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "/v1/models answers 401" in done.stderr
+    assert not (folder / "data").exists()
+
+
+def test_a_part_that_does_not_start_ends_it_with_the_reason(folder: Path, dsn: str) -> None:
+    values = {"SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DATA_DIR": str(folder / "data")}
+    env = environment(**values, SLACKWATER_WEBHOOK_ALLOW='["no network"]')
+    done = run("up", "--engine", "echo", "--port", "0", "--print-env", env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "slackwater: dispatch does not start: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not processes_of(str(folder))
+
+
+def test_a_new_database_gets_a_new_key(folder: Path, dsn: str) -> None:
+    with up(folder / "data") as first:
+        kept = first.key
+    with up(folder / "data", SLACKWATER_DATABASE_URL=dsn) as other:
+        assert other.key != kept
+        other.complete_a_batch()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can lend itself another user")
+def test_another_user_than_root(folder: Path) -> None:
+    """Root runs it as `nobody`; without root, every other test here has proved it already."""
+    nobody = pwd.getpwnam("nobody")
+    if not _may_run_python(nobody.pw_uid):
+        pytest.skip("this interpreter is in a directory that other users may not enter")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    lent = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    with up(folder / "data", lent=lent) as running:
+        running.complete_a_batch()
+        assert (folder / "data").stat().st_uid == nobody.pw_uid
+        assert (folder / "data").stat().st_mode & 0o777 == 0o700
+        assert running.end() < STOP_SECONDS
