@@ -9,8 +9,11 @@ from fastapi import FastAPI
 
 from api import errors
 from api.auth import Gate
+from api.gateway.directory import Directory
+from api.gateway.figures import Figures
+from api.gateway.passing import Passing
 from api.live import Presence
-from api.routes import admin, batches, files, health, models
+from api.routes import admin, batches, files, health, instances, live, models, webhook_endpoints
 from api.scope import RequestScope
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
@@ -18,7 +21,10 @@ from slackwater.storage.migrate import newest
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs."""
+    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs.
+
+    Presence has a connection of its own: a busy pool must not make live traffic look lost.
+    """
     app = FastAPI(
         title="Slackwater",
         docs_url=None,
@@ -31,11 +37,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.gate = Gate(database)
-    app.state.presence = Presence(database)
+    figures = Figures()
+    app.state.directory = Directory(database, settings)
+    app.state.passing = Passing(figures, settings.request_timeout_seconds)
+    app.state.presence = Presence(Database(settings.dsn, pool_size=1), figures.loads)
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, admin):
+    for routes in (health, files, batches, models, instances, live, webhook_endpoints, admin):
         app.include_router(routes.router)
     return app
 
@@ -48,4 +57,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with presence.kept():
             yield
     finally:
+        await app.state.passing.close()
+        await presence.database.close()
         await database.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import uvicorn
 
 from api.app import create_app
 from slackwater.settings import Settings
+from slackwater.telemetry import configure_logs
 
 GRACE_SECONDS: Final = 2
 BACKLOG: Final = 2048
@@ -22,6 +24,10 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
         super().__init__(config)
         self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in order and exit 0: uvicorn's own way raises the signal again once it is done."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -69,5 +75,6 @@ def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Se
 
 def serve(settings: Settings, ready: Callable[[str], None] = announce) -> None:
     """Serve until SIGTERM or SIGINT. Streams that are open then are cut off after two seconds."""
+    configure_logs(settings.log_format)
     listener = listener_of(settings)
     server_of(settings, ready).run(sockets=[listener])

@@ -11,9 +11,9 @@ from fastapi import Request
 
 from api.bodies import pieces, refuse_encoding
 from api.multipart import Form, PartBegin, PartData, PartEnd, boundary_of, malformed
-from slackwater.errors import InvalidRequest, RequestTimeout, TooLarge
+from slackwater.errors import InvalidRequest, RequestTimeout
 from slackwater.settings import Settings
-from slackwater.storage.blobs import Purged, Upload
+from slackwater.storage.blobs import Purged, Upload, too_large
 from slackwater.wire.files import (
     LONGEST_LIFE_SECONDS,
     SHORTEST_LIFE_SECONDS,
@@ -25,6 +25,8 @@ from slackwater.wire.files import (
 FILE: Final = "file"
 FORM_OVERHEAD_BYTES: Final = 64 << 10
 LONGEST_VALUE: Final = 1024
+MOST_DIGITS: Final = 18
+PURPOSE: Final = "purpose"
 ANCHOR: Final = "expires_after[anchor]"
 SECONDS: Final = "expires_after[seconds]"
 DIGITS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -72,9 +74,6 @@ class Receiver:
             self.fields[self._part] = self._value.decode()
         except UnicodeDecodeError:
             raise malformed() from None
-
-
-PURPOSE: Final = "purpose"
 
 
 def purpose_of(fields: dict[str, str]) -> str:
@@ -128,7 +127,11 @@ async def receive(request: Request, upload: Upload, settings: Settings) -> dict[
     form = Form(boundary_of(request.headers.get("content-type", "")))
     receiver = Receiver(upload)
     try:
+        total = 0
         async for piece in pieces(request, settings.upload_idle_seconds):
+            total += len(piece)
+            if total > settings.max_file_bytes + FORM_OVERHEAD_BYTES:
+                raise too_large(settings.max_file_bytes)
             for event in form.feed(piece):
                 await receiver.take(event)
         form.close()
@@ -150,7 +153,5 @@ async def _complete(receiver: Receiver) -> dict[str, Any]:
 
 def _refuse_declared_size(request: Request, most_bytes: int) -> None:
     declared = request.headers.get("content-length", "")
-    if DIGITS.fullmatch(declared) is None and declared.isdecimal():
-        raise TooLarge(f"File is too large: at most {most_bytes} bytes are accepted.")
-    if declared.isdecimal() and int(declared) > most_bytes + FORM_OVERHEAD_BYTES:
-        raise TooLarge(f"File is too large: at most {most_bytes} bytes are accepted.")
+    if len(declared) > MOST_DIGITS or (declared.isdecimal() and int(declared) > most_bytes + FORM_OVERHEAD_BYTES):
+        raise too_large(most_bytes)

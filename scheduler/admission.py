@@ -34,12 +34,18 @@ class LiveReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU by UUID. None where the driver does not tell: unknown is neither 0 nor 1."""
+    """One GPU by UUID. None where the driver does not tell: unknown is neither 0 nor 1. `why` says what is missing."""
 
     uuid: str
     age_seconds: float
     busy_ratio: float | None = None
     memory_used_ratio: float | None = None
+    sm_ratio: float | None = None
+    dram_ratio: float | None = None
+    power_watts: float | None = None
+    processes: int | None = None
+    state: str = "ok"
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,10 @@ class Hold:
 
 
 def admit(readings: Readings, policy: Policy, own: OwnLoad) -> Admit | Hold:
-    """Decide for one worker. Order: missing signals, then live traffic, then room."""
+    """Decide for one worker. Order: lost GPUs, missing signals, then live traffic, then room."""
+    lost = next((gpu for gpu in readings.gpus if gpu.state == "lost"), None)
+    if lost is not None:
+        return Hold(Reason.NO_SIGNAL, f"GPU {lost.uuid} is lost ({lost.why})", hand_back=True)
     stale = _stale(readings, policy)
     if stale is not None:
         return stale
@@ -124,6 +133,7 @@ def _stale(readings: Readings, policy: Policy) -> Hold | None:
     if age <= policy.max_age_seconds:
         return None
     said = "missing" if age == float("inf") else f"{age:.1f} s old"
+    said += "".join(f" ({gpu.why})" for gpu in readings.gpus if gpu.why and signal == f"nvml {gpu.uuid}")
     return Hold(Reason.NO_SIGNAL, f"the {signal} signal is {said}", hand_back=age > policy.lost_age_seconds)
 
 

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Final
 
 import structlog
+from psycopg import Error
 
 from scheduler.admission import Admit, Hold, OwnLoad, Policy, admit
 from scheduler.queue.claims import Claims
@@ -81,7 +82,7 @@ class Worker:
         await self._wind_down(loops[1])
         halt.set()
         await asyncio.gather(*loops, return_exceptions=True)
-        self.outgoing.end()
+        self.outgoing.end(self.settings.grace_seconds)
         await storing
         await self._leave()
 
@@ -260,10 +261,9 @@ class Worker:
             await asyncio.wait(list(self.runs.tasks), timeout=1.0)
 
     async def _leave(self) -> None:
-        connection = await self.status.link.get()
-        await connection.execute(
-            "UPDATE worker SET stopped_at = now() WHERE id = %(id)b", {"id": self.instance.worker_id}
-        )
-        await connection.execute('DELETE FROM "grant" WHERE worker_id = %(id)b', {"id": self.instance.worker_id})
+        try:
+            await self.status.leave()
+        except Error as error:
+            log.warning("worker.not_signed_off", error=type(error).__name__)
         for part in (self.claims, self.outgoing.results, self.status, self.engine):
             await part.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.auth import BatchesReader, BatchesWriter, Store
@@ -14,7 +15,8 @@ from api.bodies import checked, read_json
 from slackwater.errors import InvalidRequest, NotFound
 from slackwater.settings import Settings
 from slackwater.storage import batch_view, batches
-from slackwater.storage.batches import NewBatch, body_hash
+from slackwater.storage.batches import Created, NewBatch, body_hash
+from slackwater.storage.database import Database
 from slackwater.tenancy.keys import Principal
 from slackwater.wire.batch_request import CreateBatch
 from slackwater.wire.pages import page
@@ -23,21 +25,25 @@ router = APIRouter(prefix="/v1/batches", tags=["batches"])
 BATCH_ID: Final = re.compile(r"batch_[0-9a-f]{32}", re.ASCII)
 IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 REPLAYED: Final = "idempotent-replayed"
+RETRY_COUNT: Final = "x-stainless-retry-count"
 
 
 @router.post("")
-async def create(request: Request, response: Response, caller: BatchesWriter, database: Store) -> dict[str, Any]:
+async def create(
+    request: Request, response: Response, then: BackgroundTasks, caller: BatchesWriter, database: Store
+) -> dict[str, Any]:
     """Create a batch. What is wrong inside its file is reported later, on the batch."""
     key = _idempotency_key(request.headers.get("idempotency-key"))
     value = await read_json(request)
     asked = checked(value, CreateBatch)
     async with database.tenant(caller.tenant_id) as connection:
-        new = _new(asked, key, body_hash(value))
-        made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
+        made = await _made(connection, request, caller, _new(asked), key, body_hash(value))
         extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
         shown = await _shown(connection, caller.tenant_id, made.public_id)
     if made.is_replay:
         response.headers[REPLAYED] = "true"
+    if key is None and not await request.is_disconnected():
+        then.add_task(_answered, database, caller.tenant_id, made.public_id)
     return shown | extra
 
 
@@ -70,7 +76,23 @@ async def cancel(batch_id: str, caller: BatchesWriter, database: Store) -> dict[
         return (await batch_view.objects(connection, [row]))[0]
 
 
-def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
+async def _made(
+    connection: AsyncConnection, request: Request, caller: Principal, new: NewBatch, key: str | None, digest: bytes
+) -> Created:
+    place = (caller.tenant_id, caller.project_id, caller.key_id)
+    if key is not None:
+        keyed = replace(new, idempotency_key=key, idempotency_hash=digest)
+        return await batches.create(connection, *place, keyed)
+    is_resend = request.headers.get(RETRY_COUNT, "0") not in ("", "0")
+    return await batches.create_without_key(connection, *place, new, digest, is_resend=is_resend)
+
+
+async def _answered(database: Database, tenant_id: int, public_id: str) -> None:
+    async with database.tenant(tenant_id) as connection:
+        await batches.answered(connection, tenant_id, public_id)
+
+
+def _new(asked: CreateBatch) -> NewBatch:
     expiry = asked.output_expires_after
     return NewBatch(
         input_file_id=asked.input_file_id,
@@ -81,8 +103,6 @@ def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
         on_invalid=asked.on_invalid,
         metadata=asked.metadata,
         output_expires_after_seconds=None if expiry is None else expiry.seconds,
-        idempotency_key=key,
-        idempotency_hash=None if key is None else digest,
     )
 
 

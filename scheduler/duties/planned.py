@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -110,8 +111,11 @@ def _insert_requests(
 
 def _insert_segments(connection: Connection[TupleRow], batch: dict[str, Any], requests: Sequence[RequestLine]) -> None:
     cut = list(segments([r.model_id for r in requests]))
-    for model_id, group in groupby(cut, key=lambda s: s[0]):
-        values = batch | {"model_id": model_id, "total": sum(n for _, _, n in group)}
+    totals: Counter[int] = Counter()
+    for model_id, _, n in cut:
+        totals[model_id] += n
+    for model_id, total in sorted(totals.items()):  # One order for all planners: a lane is locked until the commit.
+        values = batch | {"model_id": model_id, "total": total}
         lane = connection.execute(LANE, values).fetchone()
         assert lane is not None
         connection.execute(BATCH_MODEL, values | {"lane_id": lane[0]})

@@ -51,7 +51,7 @@ def step(connection: Connection[TupleRow], settings: Settings) -> int:
     done = 0
     rows = connection.execute(ENDING, {"lease_seconds": settings.lease_seconds}).fetchall()
     for tenant_id, batch_id, state, is_held in rows:
-        connection.execute("DELETE FROM segment WHERE batch_id = %s", (batch_id,))
+        connection.execute(statements.DROP_SEGMENTS, {"batch_id": batch_id})
         if not is_held:
             done += _fill(connection, tenant_id, batch_id, Outcome.CANCELLED if state == 6 else Outcome.EXPIRED)
     return done

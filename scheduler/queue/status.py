@@ -130,6 +130,11 @@ class Status:
         }
         await self._run(ATTEMPTS, columns)
 
+    async def leave(self) -> None:
+        """This worker has stopped: it uses nothing any more."""
+        await self._run("UPDATE worker SET stopped_at = now() WHERE id = %(worker_id)b::int", {})
+        await self._run('DELETE FROM "grant" WHERE worker_id = %(worker_id)b::int', {})
+
     async def _run(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         own = {"worker_id": self.worker_id, "instance_id": self.instance_id}
         cursor = await (await self.link.get()).execute(statement.encode(), own | values, binary=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +43,15 @@ VALUES (:tenant_id, :project_id, :public_id, :filename, :purpose, true, :batch_i
 NOTIFY = text("SELECT pg_notify('slackwater', :what)")
 BY_KEY = text("""
 SELECT public_id, idempotency_hash FROM batch WHERE tenant_id = :tenant_id AND idempotency_key = :idempotency_key
+""")
+# Guarantees: finds only a create whose reply was never written whole, and none that is older than a client's retries.
+UNANSWERED = text("""
+SELECT public_id FROM batch
+ WHERE tenant_id = :tenant_id AND idempotency_key = :idempotency_key AND created_at > now() - interval '10 min'
+""")
+ANSWERED = text("""
+UPDATE batch SET idempotency_key = NULL, idempotency_hash = NULL
+ WHERE tenant_id = :tenant_id AND public_id = :public_id AND idempotency_key LIKE 'unanswered %'
 """)
 # Guarantees: a cancel wins or loses against every duty on the row itself; a batch that is ending is not touched.
 CANCEL = text("""
@@ -105,6 +114,36 @@ async def create(
     await connection.execute(INSERT_FILE, _files(values, batch_id))
     await connection.execute(NOTIFY, {"what": "validate"})
     return Created(values["public_id"], batch_id)
+
+
+async def create_without_key(
+    connection: AsyncConnection,
+    tenant_id: int,
+    project_id: int,
+    api_key_id: int,
+    new: NewBatch,
+    digest: bytes,
+    *,
+    is_resend: bool,
+) -> Created:
+    """As `create`, for a client that sends no idempotency key but says that it sends again.
+
+    Until `answered` is called, the batch is known by its body's hash and its API key. A re-send finds it; a first send does not.
+    """
+    key = f"unanswered {api_key_id} {digest.hex()}"
+    marked = replace(new, idempotency_key=key, idempotency_hash=digest)
+    made = await create(connection, tenant_id, project_id, api_key_id, marked)
+    if not made.is_replay:
+        return made
+    values = {"tenant_id": tenant_id, "idempotency_key": key}
+    if is_resend and (await connection.execute(UNANSWERED, values)).first() is not None:
+        return made
+    return await create(connection, tenant_id, project_id, api_key_id, new)
+
+
+async def answered(connection: AsyncConnection, tenant_id: int, public_id: str) -> None:
+    """The reply to the create was written: a later create of the same body is another batch."""
+    await connection.execute(ANSWERED, {"tenant_id": tenant_id, "public_id": public_id})
 
 
 def _values(tenant_id: int, project_id: int, api_key_id: int | None, new: NewBatch) -> dict[str, Any]:

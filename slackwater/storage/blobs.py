@@ -27,6 +27,10 @@ def cut(buffer: bytes | bytearray, most: int = CHUNK_BYTES) -> int:
     return buffer.rfind(b"\n", 0, most) + 1 or min(most, len(buffer))
 
 
+def too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(f"File is too large: at most {most_bytes} bytes are accepted.")
+
+
 BEGIN = text("""
 INSERT INTO file (tenant_id, project_id, public_id, filename, purpose) VALUES (:tenant_id, :project_id, :public_id, '', '')
 RETURNING id
@@ -80,7 +84,7 @@ class Upload:
         """
         self.size += len(data)
         if self.size > self.most_bytes:
-            raise TooLarge(f"File is too large: at most {self.most_bytes} bytes are accepted.")
+            raise too_large(self.most_bytes)
         self._buffer += data
         while len(self._buffer) >= CHUNK_BYTES:
             await self._store(cut(self._buffer))

@@ -154,11 +154,10 @@ def poll_batches(client: Client, history: History, seed: int) -> None:
         time.sleep(0.02)
 
 
-def nemesis(cluster: Cluster, history: History, seed: int, seconds: float) -> None:
-    """One fault after another: kills, pauses longer than a lease, crashes of the database."""
+def nemesis(cluster: Cluster, history: History, seed: int, faults: int) -> None:
+    """So many faults, one after another: kills, pauses longer than a lease, crashes of the database."""
     chance = random.Random(seed)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while len(history.faults) < faults:
         time.sleep(0.2 + chance.random() * 0.8)
         fault = chance.choice(["kill"] * 6 + ["pause"] * 2 + ["postgres"])
         if fault == "postgres":

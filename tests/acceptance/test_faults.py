@@ -27,7 +27,7 @@ from tests.acceptance.campaign import (
 from tests.acceptance.cluster import Cluster, wait_until
 
 SEED = int(os.environ.get("SLACKWATER_TEST_SEED", "7"))
-SECONDS = float(os.environ.get("SLACKWATER_TEST_FAULT_SECONDS", "20"))
+FAULTS = int(os.environ.get("SLACKWATER_TEST_FAULTS", "14"))
 NAMES = [f"{role}-{n}" for role in ("api", "duties", "dispatch", "worker") for n in (1, 2)]
 
 
@@ -53,14 +53,13 @@ def test_random_faults_lose_and_double_nothing(cluster: Cluster) -> None:
     threads.append(threading.Thread(target=poll_batches, args=(client, history, SEED)))
     for thread in threads:
         thread.start()
-    nemesis(cluster, history, SEED, SECONDS)
+    nemesis(cluster, history, SEED, FAULTS)
     stop.set()
     for thread in threads:
         thread.join(timeout=60)
         assert not thread.is_alive(), "a client never got an answer"
     print(f"seed={SEED} faults={Counter(f.split()[0] for f in history.faults)} batches={len(history.submitted)}")
     assert len(history.submitted) >= 10, "too few batches for a verdict"
-    assert len(history.faults) >= 8, "too few faults for a verdict"
     check(cluster, client, history, receiver)
     receiver.close()
     scenario.connection.close()

@@ -2,115 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-import re
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO, Any
 
 import psycopg
 import pytest
-from openai import OpenAI
 
+from tests.acceptance.running import ENV_LINES, READY_SECONDS, Up, up
 from tests.processes import SLACKWATER, environment, processes_of, run, start, until
-from tests.scenario import chat_line
 
 STOP_SECONDS = 5.0
-READY_SECONDS = 120.0
-ENV_LINES = re.compile(r"SLACKWATER_URL=(http://127\.0\.0\.1:\d+)\nSLACKWATER_API_KEY=(sk-\S+)\n")
-
-
-@dataclass
-class Up:
-    """A running `slackwater up --print-env`."""
-
-    process: subprocess.Popen[bytes]
-    data: Path
-    out: IO[bytes]
-    err: IO[bytes]
-    url: str = ""
-    key: str = ""
-
-    def printed(self, stream: IO[bytes]) -> str:
-        return os.pread(stream.fileno(), 1 << 20, 0).decode()
-
-    def wait_ready(self) -> None:
-        until(lambda: self.printed(self.out) or self.process.poll() is not None, READY_SECONDS, about=self._errors)
-        lines = ENV_LINES.fullmatch(self.printed(self.out))
-        assert lines, self._errors()
-        self.url, self.key = lines.groups()
-
-    def _errors(self) -> str:
-        return self.printed(self.err)
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Signal it, wait for its end, and return how many seconds that took."""
-        began = time.monotonic()
-        self.process.send_signal(number)
-        self.process.wait(60)
-        return time.monotonic() - began
-
-    def client(self) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=self.key, max_retries=2)
-
-    def complete_a_batch(self, *, model: str = "echo") -> str:
-        """Submit a batch and wait until it is completed; returns its id."""
-        with self.client() as client:
-            data = b"\n".join(chat_line(f"r{n}", model=model) for n in range(3))
-            file = client.files.create(file=("in.jsonl", data), purpose="batch")
-            batch = client.batches.create(
-                input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
-            )
-            until(lambda: client.batches.retrieve(batch.id).status == "completed", about=self._errors)
-            return batch.id
-
-    def output_of(self, batch_id: str) -> set[str]:
-        """The custom_ids of a completed batch's output."""
-        with self.client() as client:
-            batch = client.batches.retrieve(batch_id)
-            assert batch.output_file_id
-            text = client.files.content(batch.output_file_id).text
-        return {json.loads(line)["custom_id"] for line in text.splitlines()}
-
-    def is_gone(self) -> bool:
-        return not processes_of(str(self.data))
-
-
-@contextmanager
-def up(data: Path, *, engine: str = "echo", lent: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Up]:
-    """`slackwater up` on `data`, ready; it is ended at the end. `lent` says as which user it runs."""
-    command = ("up", "--data", str(data), "--engine", engine, "--print-env", "--port", "0")
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        env = environment(SLACKWATER_DATA_DIR=str(data), **settings)
-        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL, **(lent or {}))
-        running = Up(process, data, out, err)
-        try:
-            running.wait_ready()
-            yield running
-        finally:
-            process.terminate()
-            process.wait(60)
-            until(running.is_gone, 30, about=lambda: str(processes_of(str(data))))
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A place that the user which root lends to PostgreSQL may enter."""
-    with tempfile.TemporaryDirectory(prefix="slackwater-up-", dir="/tmp" if os.geteuid() == 0 else None) as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -232,82 +141,6 @@ def test_a_start_can_be_interrupted(folder: Path) -> None:
         running.complete_a_batch()
 
 
-def _may_run_python(user: int) -> bool:
-    try:
-        done = subprocess.run([*SLACKWATER, "--help"], env=environment(), user=user, capture_output=True, check=False)
-    except PermissionError:
-        return False
-    return done.returncode == 0
-
-
-def _pids(running: Up, part: str) -> list[int]:
-    """Of a part of `up`: its direct children."""
-    mark = "/postgres -D " if part == "postgres" else f"slackwater.cli.main {part}"
-    parent = running.process.pid
-    return [p for p, command in processes_of(str(running.data)).items() if mark in command and _parent(p) == parent]
-
-
-def _is_back(running: Up, part: str, killed: int) -> bool:
-    return any(pid != killed for pid in _pids(running, part))
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _answers(running: Up) -> bool:
-    import httpx2
-
-    try:
-        return httpx2.get(f"{running.url}/readyz", trust_env=False).status_code == 200
-    except httpx2.TransportError:
-        return False
-
-
-class _Upstream(BaseHTTPRequestHandler):
-    """A model server with one model behind a key."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "far-away"}]})
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": asked["model"]}
-        self._answer(200, head | {"choices": [choice], "usage": usage})
-
-    def _answer(self, status: int, value: dict[str, object]) -> None:
-        if self.headers["authorization"] != "Bearer upstream-key":
-            status, value = 401, {}
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.fixture
-def upstream() -> Iterator[str]:
-    """The URL of a model server."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Upstream) as server:
-        server.daemon_threads = True
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-        server.shutdown()
-        serving.join()
-
-
 def test_an_upstream_is_asked_for_its_models(folder: Path, dsn: str, upstream: str) -> None:
     key = "upstream-key"
     for _ in range(2):
@@ -357,3 +190,38 @@ def test_another_user_than_root(folder: Path) -> None:
         assert (folder / "data").stat().st_uid == nobody.pw_uid
         assert (folder / "data").stat().st_mode & 0o777 == 0o700
         assert running.end() < STOP_SECONDS
+
+
+def _may_run_python(user: int) -> bool:
+    try:
+        done = subprocess.run([*SLACKWATER, "--help"], env=environment(), user=user, capture_output=True, check=False)
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _pids(running: Up, part: str) -> list[int]:
+    """Of a part of `up`: its direct children."""
+    mark = "/postgres -D " if part == "postgres" else f"slackwater.cli.main {part}"
+    parent = running.process.pid
+    return [p for p, command in processes_of(str(running.data)).items() if mark in command and _parent(p) == parent]
+
+
+def _is_back(running: Up, part: str, killed: int) -> bool:
+    return any(pid != killed for pid in _pids(running, part))
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _answers(running: Up) -> bool:
+    import httpx2
+
+    try:
+        return httpx2.get(f"{running.url}/readyz", trust_env=False).status_code == 200
+    except httpx2.TransportError:
+        return False

@@ -129,12 +129,13 @@ class Supervisor:
         began = time.monotonic()
         for child in self.children:
             child.stop()
+        writing = asyncio.create_task(asyncio.to_thread(self.database.write_out))
         _, late = await asyncio.wait(running, timeout=STOP_SECONDS)
         for child, task in zip(self.children, running, strict=True):
             if task in late:
                 self.tell(f"{child.name} does not stop: killing it")
                 child.stop(signal.SIGKILL)
-        await asyncio.gather(*running)
+        await asyncio.gather(*running, writing)
         self.tell(f"stopped in {time.monotonic() - began:.1f} s")
 
 
