@@ -23,7 +23,12 @@ PAYLOAD: Final = "dispatch"
 INTERVAL_SECONDS: Final = 1.0
 
 
-async def run(settings: Settings, stopping: asyncio.Event, limits: Limits | None = None) -> None:
+async def run(
+    settings: Settings,
+    stopping: asyncio.Event,
+    limits: Limits | None = None,
+    ready: Callable[[], None] | None = None,
+) -> None:
     """Deliver what is due until `stopping` is set; then record what ended within the grace and hand back the rest.
 
     Several may run at once. Delivery is at least once: what a dead sender held is sent again, with the same id and bytes.
@@ -32,6 +37,8 @@ async def run(settings: Settings, stopping: asyncio.Event, limits: Limits | None
         Misconfigured: no database or no master key is set.
     """
     async with Sender(settings) as sender:
+        if ready is not None:
+            ready()
         dispatcher = Dispatcher(settings, sender, limits)
         try:
             await _run_loops(dispatcher, settings, stopping)
@@ -59,17 +66,17 @@ def _then_wake(dispatcher: Dispatcher, claiming: Loop) -> Callable[[], Awaitable
     return step
 
 
-def main(settings: Settings) -> None:
-    """`slackwater dispatch`: run until SIGTERM or SIGINT.
+def main(settings: Settings, ready: Callable[[], None] | None = None) -> None:
+    """`slackwater dispatch`: run until SIGTERM or SIGINT. `ready` is called once the settings have been found right.
 
     Raises:
         Misconfigured: as for `run`.
     """
-    asyncio.run(_until_signalled(settings))
+    asyncio.run(_until_signalled(settings, ready))
 
 
-async def _until_signalled(settings: Settings) -> None:
+async def _until_signalled(settings: Settings, ready: Callable[[], None] | None) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    await run(settings, stopping)
+    await run(settings, stopping, ready=ready)

@@ -38,6 +38,8 @@ def main() -> None:
 
 def _end(error: Exception) -> NoReturn:
     from psycopg import OperationalError
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
     from sqlalchemy.exc import OperationalError as PoolError
 
     from slackwater.embedded.errors import EmbeddedServerError
@@ -45,8 +47,13 @@ def _end(error: Exception) -> NoReturn:
 
     if isinstance(error, PoolError | OperationalError):
         message = "the database does not answer, or refuses this user (SLACKWATER_DATABASE_URL)"
-    elif isinstance(error, SlackwaterError | EmbeddedServerError):
+    elif isinstance(error, SlackwaterError | EmbeddedServerError | SettingsError):
         message = str(error)
+    elif isinstance(error, ValidationError) and error.title == "Settings":
+        wrong = [
+            f"SLACKWATER_{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors() if fault["loc"]
+        ]
+        message = "; ".join(wrong)
     else:
         raise error
     sys.stderr.write(f"slackwater: {message}\n")

@@ -72,7 +72,7 @@ def duties(metrics_port: MetricsPort = None) -> None:
     settings = begin(metrics_port)
     from scheduler.duties.main import main
 
-    main(settings)
+    main(settings, _ready)
 
 
 def dispatch(metrics_port: MetricsPort = None) -> None:
@@ -80,7 +80,7 @@ def dispatch(metrics_port: MetricsPort = None) -> None:
     settings = begin(metrics_port)
     from scheduler.dispatch.loop import main
 
-    main(settings)
+    main(settings, _ready)
 
 
 def celery(
@@ -97,6 +97,12 @@ def celery(
         run_beat()
     else:
         raise typer.BadParameter("worker or beat")
+
+
+def _ready() -> None:
+    """Say so to whoever started this process, as the API does."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
 
 
 def _succeed(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Folders in which an embedded PostgreSQL may live."""
+"""Folders in which an embedded PostgreSQL may live, and a model server for `--engine URL`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.upstream import serving
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -16,3 +18,10 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="slackwater-up-", dir="/tmp" if os.geteuid() == 0 else None) as name:
         Path(name).chmod(0o755)
         yield Path(name)
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """The URL of a model server."""
+    with serving() as url:
+        yield url

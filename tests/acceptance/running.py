@@ -9,11 +9,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from openai import OpenAI
 
@@ -57,10 +57,10 @@ class Up:
     def client(self) -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=self.key, max_retries=2)
 
-    def complete_a_batch(self, lines: int = 3) -> str:
+    def complete_a_batch(self, lines: int = 3, *, model: str = "echo") -> str:
         """Submit a batch and wait until it is completed; returns its id."""
         with self.client() as client:
-            data = b"\n".join(chat_line(f"r{n}", model="echo") for n in range(lines))
+            data = b"\n".join(chat_line(f"r{n}", model=model) for n in range(lines))
             file = client.files.create(file=("in.jsonl", data), purpose="batch")
             batch = client.batches.create(
                 input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
@@ -81,12 +81,14 @@ class Up:
 
 
 @contextmanager
-def up(data: Path, *arguments: str, **settings: str) -> Iterator[Up]:
-    """`slackwater up` on `data`, ready; whatever is left of it at the end is ended."""
-    command = ("up", "--data", str(data), "--engine", "echo", "--print-env", *(arguments or ("--port", "0")))
+def up(
+    data: Path, *arguments: str, engine: str = "echo", lent: Mapping[str, Any] | None = None, **settings: str
+) -> Iterator[Up]:
+    """`slackwater up` on `data`, ready; it is told to end at the end. `lent` says as which user it runs."""
+    command = ("up", "--data", str(data), "--engine", engine, "--print-env", *(arguments or ("--port", "0")))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         env = environment(SLACKWATER_DATA_DIR=str(data), **settings)
-        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+        process = start(*command, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL, **(lent or {}))
         running = Up(process, data, out, err)
         try:
             running.wait_ready()

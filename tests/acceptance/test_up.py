@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -12,10 +13,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.acceptance.running import ENV_LINES, READY_SECONDS, Up, up
-from tests.processes import environment, processes_of, run, start, until
+from tests.processes import SLACKWATER, environment, processes_of, run, start, until
 
 STOP_SECONDS = 5.0
 
@@ -137,6 +139,65 @@ def test_a_start_can_be_interrupted(folder: Path) -> None:
     assert not processes_of(str(data))
     with up(data) as running:
         running.complete_a_batch()
+
+
+def test_an_upstream_is_asked_for_its_models(folder: Path, dsn: str, upstream: str) -> None:
+    key = "upstream-key"
+    for _ in range(2):
+        place = folder / "data"
+        with up(place, engine=upstream, SLACKWATER_DATABASE_URL=dsn, SLACKWATER_ENGINE_API_KEY=key) as running:
+            running.complete_a_batch(model="far-away")
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("SELECT name, url FROM instance").fetchall()
+    assert rows == [(upstream.removeprefix("http://").removesuffix("/v1"), upstream.removesuffix("/v1"))]
+
+
+def test_an_upstream_that_refuses_the_key_is_an_error(folder: Path, upstream: str) -> None:
+    done = run("up", "--data", str(folder / "data"), "--engine", upstream, env=environment())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "/v1/models answers 401" in done.stderr
+    assert not (folder / "data").exists()
+
+
+def test_a_part_that_does_not_start_ends_it_with_the_reason(folder: Path, dsn: str) -> None:
+    values = {"SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DATA_DIR": str(folder / "data")}
+    env = environment(**values, SLACKWATER_WEBHOOK_ALLOW='["no network"]')
+    done = run("up", "--engine", "echo", "--port", "0", "--print-env", env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "slackwater: dispatch does not start: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not processes_of(str(folder))
+
+
+def test_a_new_database_gets_a_new_key(folder: Path, dsn: str) -> None:
+    with up(folder / "data") as first:
+        kept = first.key
+    with up(folder / "data", SLACKWATER_DATABASE_URL=dsn) as other:
+        assert other.key != kept
+        other.complete_a_batch()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can lend itself another user")
+def test_another_user_than_root(folder: Path) -> None:
+    """Root runs it as `nobody`; without root, every other test here has proved it already."""
+    nobody = pwd.getpwnam("nobody")
+    if not _may_run_python(nobody.pw_uid):
+        pytest.skip("this interpreter is in a directory that other users may not enter")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    lent = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    with up(folder / "data", lent=lent) as running:
+        running.complete_a_batch()
+        assert (folder / "data").stat().st_uid == nobody.pw_uid
+        assert (folder / "data").stat().st_mode & 0o777 == 0o700
+        assert running.end() < STOP_SECONDS
+
+
+def _may_run_python(user: int) -> bool:
+    try:
+        done = subprocess.run([*SLACKWATER, "--help"], env=environment(), user=user, capture_output=True, check=False)
+    except PermissionError:
+        return False
+    return done.returncode == 0
 
 
 def _pids(running: Up, part: str) -> list[int]:

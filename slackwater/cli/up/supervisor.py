@@ -84,12 +84,14 @@ class Supervisor:
             await asyncio.gather(beginning, watching, stopped, return_exceptions=True)
 
     async def _begin(self, ready: Callable[[str], None]) -> None:
-        worker, api = self.children[0], self.children[1]
-        url = await self._first(self._listening(api))
+        worker, api, *others = self.children
+        url = await self._first(_said_ready(api))
         # A restarted API comes back where its clients know it.
         api.arguments[api.arguments.index("--port") + 1] = url.rsplit(":", 1)[1]
+        for child in others:
+            await self._first(_said_ready(child))
         await self._first(self._registered(worker))
-        await self._first(self._answers(f"{url}/readyz"))
+        await self._first(_answers(f"{url}/readyz"))
         ready(url)
 
     async def _first(self, coming: Awaitable[str]) -> str:
@@ -104,12 +106,6 @@ class Supervisor:
         finally:
             waiting.cancel()
 
-    async def _listening(self, api: Child) -> str:
-        while True:
-            word, _, url = (await api.said.get()).partition(" ")
-            if word == "ready":
-                return url
-
     async def _registered(self, worker: Child) -> str:
         from slackwater.storage.connections import connect_async
 
@@ -118,18 +114,6 @@ class Supervisor:
                 cursor = await connection.execute(REGISTERED, (worker.pid or 0, socket.gethostname()))
                 if await cursor.fetchone() is not None:
                     return self.instance
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _answers(self, url: str) -> str:
-        import httpx2
-
-        async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
-            while True:
-                try:
-                    if (await client.get(url)).status_code == 200:
-                        return url
-                except httpx2.TransportError:
-                    pass
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _watch(self) -> None:
@@ -145,10 +129,33 @@ class Supervisor:
         began = time.monotonic()
         for child in self.children:
             child.stop()
+        writing = asyncio.create_task(asyncio.to_thread(self.database.write_out))
         _, late = await asyncio.wait(running, timeout=STOP_SECONDS)
         for child, task in zip(self.children, running, strict=True):
             if task in late:
                 self.tell(f"{child.name} does not stop: killing it")
                 child.stop(signal.SIGKILL)
-        await asyncio.gather(*running)
+        await asyncio.gather(*running, writing)
         self.tell(f"stopped in {time.monotonic() - began:.1f} s")
+
+
+async def _said_ready(child: Child) -> str:
+    """Wait until it says `ready` on its standard output; returns what it says with it."""
+    while True:
+        word, _, rest = (await child.said.get()).partition(" ")
+        if word == "ready":
+            return rest
+
+
+async def _answers(url: str) -> str:
+    """Wait until a GET of `url` is answered with 200."""
+    import httpx2
+
+    async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+        while True:
+            try:
+                if (await client.get(url)).status_code == 200:
+                    return url
+            except httpx2.TransportError:
+                pass
+            await asyncio.sleep(POLL_SECONDS)
