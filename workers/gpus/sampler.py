@@ -127,7 +127,7 @@ class GpuSampler:
         return given | {"PYTHONSAFEPATH": "1"}
 
     async def _read(self, child: Process) -> None:
-        """Take what the child says until it ends."""
+        """Take what the child says until it has ended. Ending by itself it is not signalled: that would race with its reaping."""
         assert child.stdout is not None
         while line := await child.stdout.readline():
             said = decode(line)
@@ -135,7 +135,8 @@ class GpuSampler:
                 self._take_outage(said)
             else:
                 self._take_samples(said)
-        self._fall(self.why_down or f"the sampling process ended ({await child.wait()})")
+        status = await child.wait()
+        self._fall(self.why_down or f"the sampling process ended ({status})")
 
     def _take_samples(self, samples: tuple[GpuSample, ...]) -> None:
         self._heard_at = time.monotonic()
@@ -175,8 +176,9 @@ class GpuSampler:
 
     async def _end(self, child: Process, reading: asyncio.Task[None], stopping: asyncio.Event) -> None:
         """Kill the child and see it gone. One that is stuck in the driver cannot be: no other is started beside it."""
-        with suppress(ProcessLookupError):
-            child.kill()
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.kill()
         reading.cancel()
         await asyncio.wait({reading})
         if not reading.cancelled() and (error := reading.exception()) is not None:
