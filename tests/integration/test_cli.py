@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psycopg
 import pytest
@@ -158,17 +160,31 @@ def served(command: Command, dsn: str) -> Iterator[dict[str, str]]:
     command("instances", "create", "echo", "--engine", "echo", "--model", "tiny-chat", "--max-slots", "4")
     key = command("keys", "create", "--tenant", "acme").stdout.strip()
     env = environment(SLACKWATER_DATABASE_URL=dsn, SLACKWATER_MASTER_KEY=MASTER_KEY)
-    parts = (("api", "--port", "0"), ("worker", "--instance", "echo"), ("duties",), ("dispatch",))
-    with tempfile.TemporaryFile() as out:
-        running = [start(*part, env=env, stdout=out, stderr=subprocess.DEVNULL) for part in parts]
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    with ExitStack() as stack:
+        said = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        parts = (("api", "--port", "0"), ("duties",), ("dispatch",))
+        running = [start(*part, env=env, **quiet | {"stdout": out}) for part, out in zip(parts, said, strict=True)]
+        running.append(start("worker", "--instance", "echo", env=env, **quiet))
         try:
-            ready = until(lambda: os.pread(out.fileno(), 4096, 0).decode())
-            assert ready.startswith("ready http://127.0.0.1:")
-            yield {"SLACKWATER_URL": ready.split()[1], "SLACKWATER_API_KEY": key}
+            words = [until(partial(_text, out)).split() for out in said]
+            until(lambda: _is_registered(dsn))
+            assert [word for word, *_ in words] == ["ready"] * 3
+            yield {"SLACKWATER_URL": words[0][1], "SLACKWATER_API_KEY": key}
         finally:
             for process in running:
                 process.terminate()
-            assert [process.wait(15) for process in running] == [0, 0, 0, 0]
+            statuses = [process.wait(15) for process in running]
+        assert statuses == [0, 0, 0, 0]
+
+
+def _text(file: IO[bytes]) -> str:
+    return os.pread(file.fileno(), 4096, 0).decode()
+
+
+def _is_registered(dsn: str) -> bool:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("SELECT 1 FROM worker").fetchone() is not None
 
 
 def test_a_batch_from_a_shell(command: Command, served: dict[str, str], tmp_path: Path) -> None:
