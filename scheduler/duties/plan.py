@@ -36,6 +36,7 @@ class Reading:
     errors: list[LineError]
     requests: list[RequestLine] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
+    bytes: int = 0
 
     def place(self, request: RequestLine) -> tuple[int, int]:
         """The chunk in which a body begins, and its offset there."""
@@ -72,6 +73,8 @@ def _plan(connection: Connection[TupleRow], settings: Settings, tenant_id: int, 
     if batch["file_id"] is None:
         return planned.fail(connection, batch, [_unknown_file(batch)])
     reading = read(connection, settings, batch)
+    if not reading.validator.fatal and not _is_whole(connection, batch, reading):
+        return planned.fail(connection, batch, [_unknown_file(batch)])
     if reading.validator.fatal or (reading.errors and batch["on_invalid"] == "fail"):
         return planned.fail(connection, batch, reading.validator.errors_data())
     return planned.start(connection, batch, reading)
@@ -86,11 +89,20 @@ def read(connection: Connection[TupleRow], settings: Settings, batch: dict[str, 
     reading = Reading(validator, errors)
     for start, data in _chunks(connection, batch["tenant_id"], batch["file_id"]):
         reading.starts.append(start)
+        reading.bytes += len(data)
         reading.requests.extend(validator.feed(data))
         if validator.fatal:
             break
     reading.requests.extend(validator.finish())
     return reading
+
+
+def _is_whole(connection: Connection[TupleRow], batch: dict[str, Any], reading: Reading) -> bool:
+    """False where the file was deleted, and is being purged, while the batch was made: what is left of it is not what the client meant."""
+    row = connection.execute(
+        "SELECT bytes FROM file WHERE tenant_id = %s AND id = %s", (batch["tenant_id"], batch["file_id"])
+    ).fetchone()
+    return row is not None and row[0] == reading.bytes
 
 
 def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Iterator[tuple[int, bytes]]:

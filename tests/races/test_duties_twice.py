@@ -329,3 +329,19 @@ def test_partitions_are_made_and_dropped_twice(scenario: Scenario, twice: Twice)
         together(*[partial(c.execute, "SELECT make_partitions(%s)", value) for c in twice.connections])
         together(*[partial(c.execute, "SELECT drop_empty_partitions(%s)", (week,)) for c in twice.connections])
         assert scenario.one("SELECT to_regclass('request_w' || lpad(%s::text, 4, '0'))", week) is None
+
+
+@pytest.mark.parametrize("n", [0, 1, -1])
+def test_a_file_that_is_being_purged_is_not_run_in_part(scenario: Scenario, twice: Twice, n: int) -> None:
+    """It was deleted while the batch was made: a batch of the lines that are left would be another one."""
+    file_id = scenario.upload(b"\n".join(lines(10)), chunk=400)
+    last = scenario.one("SELECT max(n) FROM file_chunk WHERE file_id = %s", file_id)
+    batch_id = scenario.batch(lines(1), plan_now=False)
+    scenario.connection.execute("UPDATE batch SET file_id = %s WHERE id = %s", (file_id, batch_id))
+    scenario.connection.execute("DELETE FROM file_chunk WHERE file_id = %s AND n = %s", (file_id, last if n < 0 else n))
+
+    twice(plan.step)
+
+    assert last > 1
+    assert scenario.row(batch_id)["state"] == BatchState.FAILED
+    assert scenario.one("SELECT count(*) FROM request") == 0
