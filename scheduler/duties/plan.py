@@ -14,6 +14,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
 from scheduler.duties import planned
+from scheduler.duties.each import each
 from slackwater.reader.limits import Limits
 from slackwater.reader.request_line import LineError, RequestLine
 from slackwater.reader.validate import FileValidator
@@ -54,16 +55,20 @@ class Reading:
 
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
-    """Plan, or refuse, one waiting batch that no other process is reading."""
-    for tenant_id, batch_id in connection.execute(WAITING).fetchall():
-        row = connection.execute("SELECT pg_try_advisory_lock(%s)", (batch_id,)).fetchone()
-        if row is None or not row[0]:
-            continue
-        try:
-            return _plan(connection, settings, tenant_id, batch_id)
-        finally:
+    """Plan, or refuse, the waiting batches that no other process is reading; the first 20 at most."""
+    rows = connection.execute(WAITING).fetchall()
+    return each(rows, lambda row: _plan_alone(connection, settings, *row))
+
+
+def _plan_alone(connection: Connection[TupleRow], settings: Settings, tenant_id: int, batch_id: int) -> int:
+    row = connection.execute("SELECT pg_try_advisory_lock(%s)", (batch_id,)).fetchone()
+    if row is None or not row[0]:
+        return 0
+    try:
+        return _plan(connection, settings, tenant_id, batch_id)
+    finally:
+        if not connection.closed:
             connection.execute("SELECT pg_advisory_unlock(%s)", (batch_id,))
-    return 0
 
 
 def _plan(connection: Connection[TupleRow], settings: Settings, tenant_id: int, batch_id: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from psycopg import Connection
+from psycopg import Connection, errors
 from psycopg.rows import TupleRow
 
 from scheduler.duties import Step, finalise, plan, purge, rescue, settle
@@ -345,3 +345,17 @@ def test_a_file_that_is_being_purged_is_not_run_in_part(scenario: Scenario, twic
     assert last > 1
     assert scenario.row(batch_id)["state"] == BatchState.FAILED
     assert scenario.one("SELECT count(*) FROM request") == 0
+
+
+async def test_a_batch_that_always_fails_holds_up_no_other(scenario: Scenario, twice: Twice) -> None:
+    ill, well = scenario.batch(lines(2)), scenario.batch(lines(2))
+    await answer_all(scenario, [ill, well])
+    scenario.connection.execute(
+        "INSERT INTO output_index VALUES (%s, %s, 0, 0, 0, '{}', '{}')", (scenario.tenant_id, ill)
+    )
+
+    with pytest.raises(errors.UniqueViolation):
+        twice.one(finalise.step)
+
+    assert scenario.row(ill)["state"] == BatchState.FINALIZING
+    assert scenario.row(well)["state"] == BatchState.COMPLETED
