@@ -93,7 +93,8 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION make_partitions(bigint) FROM PUBLIC;
 
--- Drops the partitions of a week when both are empty, which is asked again once nobody can write to them. True when they are gone.
+-- Drops the partitions of a week when both are empty, which is asked again once nobody can write to them. True when they are gone;
+-- false also where somebody uses them: waiting for a reader while others queue behind is worse than the next time.
 CREATE FUNCTION drop_empty_partitions(week bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     requests text := 'request_w' || lpad(week::text, 4, '0');
@@ -104,12 +105,13 @@ BEGIN
     FOR look IN 1..2 LOOP
         EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I) OR EXISTS (SELECT 1 FROM public.%I)', requests, results) INTO used;
         IF used THEN RETURN false; END IF;
-        EXECUTE format('LOCK TABLE public.%I, public.%I IN ACCESS EXCLUSIVE MODE', requests, results);
+        EXECUTE format('LOCK TABLE public.%I, public.%I IN ACCESS EXCLUSIVE MODE NOWAIT', requests, results);
     END LOOP;
     EXECUTE format('DROP TABLE public.%I, public.%I', requests, results);
     RETURN true;
-EXCEPTION WHEN undefined_table THEN
-    RETURN true;
+EXCEPTION
+    WHEN undefined_table THEN RETURN true;
+    WHEN lock_not_available THEN RETURN false;
 END $$;
 REVOKE ALL ON FUNCTION drop_empty_partitions(bigint) FROM PUBLIC;
 

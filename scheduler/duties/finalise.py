@@ -12,6 +12,7 @@ from typing import Any, Final
 from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
+from scheduler.duties.each import each
 from scheduler.queue import statements
 from slackwater import outbox
 from slackwater.lifecycle import BatchState, Side, may_become
@@ -59,7 +60,7 @@ DROP_EMPTY: Final = "DELETE FROM file WHERE tenant_id = %(tenant_id)s AND batch_
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
     """Finalise every batch that is done."""
     rows = connection.execute(DONE).fetchall()
-    return sum(finalise(connection, tenant_id, batch_id) for tenant_id, batch_id in rows)
+    return each(rows, lambda row: finalise(connection, *row))
 
 
 def finalise(connection: Connection[TupleRow], tenant_id: int, batch_id: int) -> int:

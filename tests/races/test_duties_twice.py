@@ -7,12 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from random import Random
-from threading import Thread
 from typing import Any
 from uuid import UUID
 
 import pytest
-from psycopg import Connection
+from psycopg import Connection, errors
 from psycopg.rows import TupleRow
 
 from scheduler.duties import Step, finalise, plan, purge, rescue, settle
@@ -303,23 +302,17 @@ async def test_purging_twice_and_while_it_is_read(scenario: Scenario, twice: Twi
 
 
 def test_a_partition_that_is_written_to_is_not_dropped(scenario: Scenario, twice: Twice) -> None:
-    """The writer commits after the purger saw the partition empty: the row stays."""
+    """The purger sees the partition empty while the writer has not committed: the row stays."""
     week = 3
     old = ids.first_of_week(week)
     scenario.connection.execute("SELECT make_partitions(%s)", (old,))
     writer, purger = twice.connections
-    dropped: list[Any] = []
+    drop = "SELECT drop_empty_partitions(%s)"
     with writer.transaction():
         writer.execute("INSERT INTO request VALUES (1, %s, 0, 1, 0, 0, 1, 1, 1, 'a')", (old,))
-        drop = Thread(
-            target=lambda: dropped.append(purger.execute("SELECT drop_empty_partitions(%s)", (week,)).fetchone())
-        )
-        drop.start()
-        while not rows(scenario.connection, "SELECT 1 FROM pg_locks WHERE NOT granted"):
-            pass
-    drop.join()
+        assert purger.execute(drop, (week,)).fetchone() == (False,)
 
-    assert dropped == [(False,)]
+    assert purger.execute(drop, (week,)).fetchone() == (False,)
     assert scenario.one("SELECT count(*) FROM request") == 1
 
 
@@ -328,4 +321,35 @@ def test_partitions_are_made_and_dropped_twice(scenario: Scenario, twice: Twice)
         value = (ids.first_of_week(week),)
         together(*[partial(c.execute, "SELECT make_partitions(%s)", value) for c in twice.connections])
         together(*[partial(c.execute, "SELECT drop_empty_partitions(%s)", (week,)) for c in twice.connections])
+        twice.connections[0].execute("SELECT drop_empty_partitions(%s)", (week,))
         assert scenario.one("SELECT to_regclass('request_w' || lpad(%s::text, 4, '0'))", week) is None
+
+
+@pytest.mark.parametrize("n", [0, 1, -1])
+def test_a_file_that_is_being_purged_is_not_run_in_part(scenario: Scenario, twice: Twice, n: int) -> None:
+    """It was deleted while the batch was made: a batch of the lines that are left would be another one."""
+    file_id = scenario.upload(b"\n".join(lines(10)), chunk=400)
+    last = scenario.one("SELECT max(n) FROM file_chunk WHERE file_id = %s", file_id)
+    batch_id = scenario.batch(lines(1), plan_now=False)
+    scenario.connection.execute("UPDATE batch SET file_id = %s WHERE id = %s", (file_id, batch_id))
+    scenario.connection.execute("DELETE FROM file_chunk WHERE file_id = %s AND n = %s", (file_id, last if n < 0 else n))
+
+    twice(plan.step)
+
+    assert last > 1
+    assert scenario.row(batch_id)["state"] == BatchState.FAILED
+    assert scenario.one("SELECT count(*) FROM request") == 0
+
+
+async def test_a_batch_that_always_fails_holds_up_no_other(scenario: Scenario, twice: Twice) -> None:
+    ill, well = scenario.batch(lines(2)), scenario.batch(lines(2))
+    await answer_all(scenario, [ill, well])
+    scenario.connection.execute(
+        "INSERT INTO output_index VALUES (%s, %s, 0, 0, 0, '{}', '{}')", (scenario.tenant_id, ill)
+    )
+
+    with pytest.raises(errors.UniqueViolation):
+        twice.one(finalise.step)
+
+    assert scenario.row(ill)["state"] == BatchState.FINALIZING
+    assert scenario.row(well)["state"] == BatchState.COMPLETED
