@@ -24,6 +24,7 @@ INPUT = text("""
 SELECT id FROM file
  WHERE tenant_id = :tenant_id AND public_id = :public_id AND is_complete AND batch_id IS NULL AND deleted_at IS NULL
    AND (expires_at IS NULL OR expires_at > now())
+   FOR SHARE
 """)
 # Guarantees: of any number of creates with one key, one makes a batch. The others wait for its commit and get no row.
 INSERT = text("""

@@ -134,6 +134,16 @@ def test_skipping_bad_lines_runs_the_good_ones(scenario: Scenario) -> None:
     ]
 
 
+def test_a_refused_line_keeps_its_name(scenario: Scenario) -> None:
+    wrong = chat_line("named").replace(b'"POST"', b'"GET"')
+
+    batch_id = scenario.batch([wrong, chat_line("b")], on_invalid="skip")
+
+    assert [(line["custom_id"], line["error"]["code"]) for line in scenario.lines(batch_id)] == [
+        ("named", "invalid_method")
+    ]
+
+
 def test_an_unknown_input_file_fails_the_batch(scenario: Scenario) -> None:
     batch_id = scenario.batch([chat_line("a")], plan_now=False)
     scenario.connection.execute("UPDATE batch SET file_id = NULL WHERE id = %s", (batch_id,))
