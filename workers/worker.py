@@ -56,6 +56,7 @@ class Worker:
         self.outgoing = Outgoing(Results.on(dsn, worker_id, self.instance.id))
         self.line = Line(self.claims)
         self.held = Held()
+        self.deciding = Loop("decide", self._decide, DECIDE_EVERY_SECONDS)
         self.feed = Loop("feed", self._feed, DECIDE_EVERY_SECONDS)
         self.runs = Runs(
             self.engine, self.held, self.outgoing, self.status, self.settings.max_attempts, self.feed.wake.set
@@ -67,14 +68,15 @@ class Worker:
         self._decided_at = self._reported_at = self._models_at = self._rated_at = 0.0
         self._rate = 0.0
         self._done_before = 0
-        self._others = 0
+        self._others = self._granted = 0
+        self._served: list[int] = []
 
     async def run(self) -> None:
         """Work until told to stop, then finish or hand back within the grace period."""
         storing = asyncio.create_task(self.outgoing.run())
         halt = asyncio.Event()
         loops = [
-            asyncio.create_task(Loop("decide", self._decide, DECIDE_EVERY_SECONDS).run(halt)),
+            asyncio.create_task(self.deciding.run(halt)),
             asyncio.create_task(self.feed.run(self.stopping)),
             asyncio.create_task(Loop("heartbeat", self._heartbeat, self._heartbeat_seconds).run(halt)),
             asyncio.create_task(self.signals.sample(halt)),
@@ -87,6 +89,11 @@ class Worker:
         await storing
         await self._leave()
 
+    def look_again(self) -> None:
+        """There may be new work: decide and claim at once."""
+        self.line.look_again()
+        self.deciding.wake.set()
+
     @property
     def _heartbeat_seconds(self) -> float:
         return min(1.0, self.settings.lease_seconds / 4)
@@ -97,16 +104,14 @@ class Worker:
         """Sample, decide, report. What has not started goes back when signals are lost."""
         now = time.monotonic()
         await self._refresh_models(now)
-        slots, tokens = (
-            (self.decision.slots, self.decision.prompt_tokens) if isinstance(self.decision, Admit) else (0, 0)
-        )
-        around = await self.status.surroundings(slots=slots, prompt_tokens=tokens, in_flight=self.runs.in_flight)
+        around = await self.status.surroundings()
         self._others = around.others_in_flight
         paused = bool(self.runs.models) and all(m.is_paused for m in self.runs.models.values())
         readings = self.signals.read(around, paused=paused)
         self.decision = admit(readings, self._policy, OwnLoad(self.runs.in_flight, around.others_in_flight))
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
             self.decision = Hold(Reason.INSTANCE_BUSY)
+        await self._ask()
         self._decided_at = now
         if isinstance(self.decision, Hold) and self.decision.hand_back:
             self._hand_back_waiting()
@@ -114,6 +119,14 @@ class Worker:
         self.feed.wake.set()
         await self._report(now)
         return 0
+
+    async def _ask(self) -> None:
+        """Have the decision granted: other workers of the instance may have decided the same at the same time."""
+        slots = self.decision.slots if isinstance(self.decision, Admit) else 0
+        in_flight = self.runs.in_flight
+        await self.line.read(self._served)
+        wanted = slots if self.line.places else min(slots, in_flight + len(self.backlog) + len(self.suspects))
+        self._granted = await self.status.ask(asked=wanted, most=slots + self._others, in_flight=in_flight)
 
     @property
     def _policy(self) -> Policy:
@@ -178,11 +191,9 @@ class Worker:
         return 0
 
     def _slots(self) -> int:
-        """Slots under the newest decision; none when it is too old to stand on."""
-        is_valid = time.monotonic() - self._decided_at < DECISION_VALID_SECONDS
-        return (
-            self.decision.slots if isinstance(self.decision, Admit) and is_valid and not self.stopping.is_set() else 0
-        )
+        """Slots granted under the newest decision; none when it is too old to stand on."""
+        is_valid = time.monotonic() - self._decided_at < DECISION_VALID_SECONDS and not self.stopping.is_set()
+        return min(self._granted, self.decision.slots) if isinstance(self.decision, Admit) and is_valid else 0
 
     def _ahead(self) -> int:
         """Requests that will start within the horizon, at the rate of late."""
