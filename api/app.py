@@ -10,8 +10,9 @@ from fastapi import FastAPI
 from api import errors
 from api.auth import Gate
 from api.live import Presence
-from api.routes import admin, batches, files, health, models, webhook_endpoints
+from api.routes import admin, batches, files, health, models, uploads, webhook_endpoints
 from api.scope import RequestScope
+from api.slots import Slots
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
 from slackwater.storage.migrate import newest
@@ -35,10 +36,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.database = database
     app.state.gate = Gate(database)
     app.state.presence = Presence(Database(settings.dsn, pool_size=1))
+    app.state.slots = Slots(settings.max_uploads_per_key)
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, webhook_endpoints, admin):
+    for routes in (health, files, uploads, batches, models, webhook_endpoints, admin):
         app.include_router(routes.router)
     return app
 

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from api.auth import FilesReader, FilesWriter, Store
 from api.downloads import content
-from api.uploads import receive
+from api.file_form import FILE, check_early, life_asked, purpose_of
+from api.receiving import Receiver, kept, receive
 from slackwater.errors import InvalidRequest, NotFound
 from slackwater.storage import files
 from slackwater.storage.blobs import Upload
@@ -29,7 +30,14 @@ async def create(request: Request, caller: FilesWriter, database: Store) -> dict
     """Upload one file as multipart/form-data: `purpose`, optionally `expires_after[…]`, and `file`."""
     settings = request.app.state.settings
     upload = Upload(database, caller.tenant_id, caller.project_id, settings.max_file_bytes)
-    return file_object(await receive(request, upload, settings))
+    receiver = Receiver(upload, FILE, check_early)
+    with request.app.state.slots.taken(caller.key_id):
+        async with kept(upload):
+            await receive(request, receiver, settings.upload_idle_seconds)
+            purpose, life, name = purpose_of(receiver.fields), life_asked(receiver.fields), receiver.filename or ""
+            async with database.tenant(caller.tenant_id) as connection:
+                row = await upload.complete(connection, filename=name, purpose=purpose, life=life)
+    return file_object(row)
 
 
 @router.get("")

@@ -45,6 +45,10 @@ LEFT_BEHIND: Final = (
     "DELETE FROM decision WHERE at < now() - interval '1 hour'",
     "DELETE FROM \"grant\" WHERE at < now() - interval '1 minute'",
     "DELETE FROM segment s USING batch b WHERE b.tenant_id = s.tenant_id AND b.id = s.batch_id AND b.state IN (3, 4, 5, 7)",
+    "DELETE FROM upload WHERE expires_at < now() - interval '1 day'",
+    # Files that never became complete, and parts of uploads; their chunks go first.
+    "DELETE FROM file f WHERE NOT f.is_complete AND f.batch_id IS NULL AND f.touched_at < now() - interval '1 hour' AND NOT EXISTS"
+    " (SELECT 1 FROM file_chunk c WHERE c.tenant_id = f.tenant_id AND c.file_id = f.id)",
 )
 
 SILENT: Final = (

@@ -56,7 +56,7 @@ class Purged(Exception):
 
 @dataclass
 class Upload:
-    """One file while it is written: `open`, `write` …, then `complete` or `discard`."""
+    """One file while it is written: `open`, `write` …, `flush`, then `complete` or `discard`."""
 
     database: Database
     tenant_id: int
@@ -89,25 +89,39 @@ class Upload:
         while len(self._buffer) >= CHUNK_BYTES:
             await self._store(cut(self._buffer))
 
-    async def complete(self, *, filename: str, purpose: str, life: timedelta | None) -> dict[str, Any]:
-        """Store the rest and make the file visible; returns the columns of its object.
+    async def flush(self) -> None:
+        """Store the rest. No more may be written.
 
         Raises:
             Purged: it is gone.
         """
         while self._buffer:
             await self._store(cut(self._buffer))
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest of what was flushed."""
+        digest: bytes = self._sha256.digest()
+        return digest
+
+    async def complete(
+        self, connection: AsyncConnection, *, filename: str, purpose: str, life: timedelta | None
+    ) -> dict[str, Any]:
+        """Make the flushed file visible, in the caller's transaction; returns the columns of its object.
+
+        Raises:
+            Purged: it is gone.
+        """
         values = {
             "tenant_id": self.tenant_id,
             "file_id": self.file_id,
             "bytes": self.size,
-            "sha256": self._sha256.digest(),
+            "sha256": self.sha256,
             "filename": filename,
             "purpose": purpose,
             "life": life,
         }
-        async with self.database.tenant(self.tenant_id) as connection:
-            row = (await connection.execute(COMPLETE, values)).mappings().first()
+        row = (await connection.execute(COMPLETE, values)).mappings().first()
         if row is None:
             raise Purged
         return dict(row)

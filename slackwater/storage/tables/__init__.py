@@ -24,6 +24,7 @@ from slackwater.storage.tables.instances import (
 )
 from slackwater.storage.tables.records import attempt, audit, ledger
 from slackwater.storage.tables.tenancy import api_key, model, model_access, price, project, tenant
+from slackwater.storage.tables.uploads import upload, upload_part
 from slackwater.storage.tables.work import lease, request, result, segment
 
 __all__ = [
@@ -59,5 +60,7 @@ __all__ = [
     "secret",
     "segment",
     "tenant",
+    "upload",
+    "upload_part",
     "worker",
 ]

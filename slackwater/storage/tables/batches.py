@@ -54,6 +54,7 @@ file = Table(
     UniqueConstraint("tenant_id", "public_id"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
     Index("file_by_batch", "tenant_id", "batch_id", "side", postgresql_where=text("batch_id IS NOT NULL")),
+    Index("file_unfinished", "touched_at", postgresql_where=text("NOT is_complete AND batch_id IS NULL")),
 )
 
 file_chunk = Table(
