@@ -60,7 +60,7 @@ async def _assembled(
 
 
 async def _shown(connection: AsyncConnection, file: Upload, ended: Row, life: timedelta | None) -> dict[str, Any]:
-    made = await file.complete(connection, filename=ended["filename"], purpose=ended["purpose"], life=life)
+    made = await file.finish(connection, filename=ended["filename"], purpose=ended["purpose"], life=life)
     return upload_object(ended, file_object(made))
 
 

@@ -84,8 +84,8 @@ class Receiver:
             raise malformed() from None
 
 
-async def receive(request: Request, receiver: Receiver, idle_seconds: float) -> None:
-    """Read a form to its end; all bytes of its file are stored then. Use inside `kept`.
+async def receive(request: Request, receiver: Receiver, idle_seconds: float) -> bytes:
+    """Read a form to its end: all bytes of its file are stored then. Returns their sha256. Use inside `kept`.
 
     Raises:
         TooLarge: the body is declared or found to be over the limit of the upload.
@@ -106,7 +106,7 @@ async def receive(request: Request, receiver: Receiver, idle_seconds: float) -> 
             await receiver.take(event)
     form.close()
     receiver.close()
-    await receiver.upload.flush()
+    return await receiver.upload.flush()
 
 
 @asynccontextmanager

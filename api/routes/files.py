@@ -36,7 +36,7 @@ async def create(request: Request, caller: FilesWriter, database: Store) -> dict
             await receive(request, receiver, settings.upload_idle_seconds)
             purpose, life, name = purpose_of(receiver.fields), life_asked(receiver.fields), receiver.filename or ""
             async with database.tenant(caller.tenant_id) as connection:
-                row = await upload.complete(connection, filename=name, purpose=purpose, life=life)
+                row = await upload.finish(connection, filename=name, purpose=purpose, life=life)
     return file_object(row)
 
 
