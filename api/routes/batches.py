@@ -5,40 +5,42 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import Response
 
+from api import idempotency
 from api.auth import BatchesReader, BatchesWriter, Store
 from api.batch_webhook import attach
 from api.bodies import checked, read_json
 from slackwater.errors import InvalidRequest, NotFound
 from slackwater.settings import Settings
 from slackwater.storage import batch_view, batches
-from slackwater.storage.batches import NewBatch, body_hash
+from slackwater.storage.batches import NewBatch
+from slackwater.storage.idempotency import earlier, hash_of, remember
 from slackwater.tenancy.keys import Principal
 from slackwater.wire.batch_request import CreateBatch
 from slackwater.wire.pages import page
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
 BATCH_ID: Final = re.compile(r"batch_[0-9a-f]{32}", re.ASCII)
-IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
-REPLAYED: Final = "idempotent-replayed"
 
 
-@router.post("")
-async def create(request: Request, response: Response, caller: BatchesWriter, database: Store) -> dict[str, Any]:
+@router.post("", response_model=dict[str, Any])
+async def create(request: Request, caller: BatchesWriter, database: Store) -> Response:
     """Create a batch. What is wrong inside its file is reported later, on the batch."""
-    key = _idempotency_key(request.headers.get("idempotency-key"))
+    idempotency.key_of(request)
     value = await read_json(request)
     asked = checked(value, CreateBatch)
+    same = idempotency.create_of(request, caller, "batches", hash_of(value))
     async with database.tenant(caller.tenant_id) as connection:
-        new = _new(asked, key, body_hash(value))
-        made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
-        extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
-        shown = await _shown(connection, caller.tenant_id, made.public_id)
-    if made.is_replay:
-        response.headers[REPLAYED] = "true"
-    return shown | extra
+        before, extra = await earlier(connection, same), {}
+        if before is None:
+            made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, _new(asked))
+            extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
+        known = before or await remember(connection, same, made.public_id)
+        shown = await _shown(connection, caller.tenant_id, known.object_id)
+    return idempotency.CreateReply(shown | extra, database, same, known, is_replay=before is not None)
 
 
 @router.get("")
@@ -70,7 +72,7 @@ async def cancel(batch_id: str, caller: BatchesWriter, database: Store) -> dict[
         return (await batch_view.objects(connection, [row]))[0]
 
 
-def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
+def _new(asked: CreateBatch) -> NewBatch:
     expiry = asked.output_expires_after
     return NewBatch(
         input_file_id=asked.input_file_id,
@@ -81,16 +83,13 @@ def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
         on_invalid=asked.on_invalid,
         metadata=asked.metadata,
         output_expires_after_seconds=None if expiry is None else expiry.seconds,
-        idempotency_key=key,
-        idempotency_hash=None if key is None else digest,
     )
 
 
 async def _webhook(
-    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int | None, asked: CreateBatch
+    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int, asked: CreateBatch
 ) -> dict[str, Any]:
-    """A replay shows no secret: it was shown once."""
-    if asked.webhook is None or batch_id is None:
+    if asked.webhook is None:
         return {}
     return {"webhook": await attach(connection, settings, caller, batch_id, asked.webhook.url)}
 
@@ -100,16 +99,6 @@ async def _shown(connection: AsyncConnection, tenant_id: int, public_id: str) ->
     if row is None:
         raise _missing()
     return (await batch_view.objects(connection, [row]))[0]
-
-
-def _idempotency_key(header: str | None) -> str | None:
-    if header is not None and not IDEMPOTENCY_KEY.fullmatch(header):
-        raise InvalidRequest(
-            "An Idempotency-Key has 1 to 255 visible ASCII characters.",
-            code="invalid_value",
-            param="idempotency-key",
-        )
-    return header
 
 
 def _missing() -> NotFound:
