@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from api import errors
 from api.auth import Gate
 from api.live import Presence
-from api.routes import admin, batches, files, health, models, uploads, webhook_endpoints
+from api.routes import admin, batch_lines, batches, files, health, models, uploads, webhook_endpoints
 from api.scope import RequestScope
 from api.slots import Slots
 from slackwater.settings import Settings
@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.revision = newest()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, uploads, batches, models, webhook_endpoints, admin):
+    for routes in (health, files, uploads, batches, batch_lines, models, webhook_endpoints, admin):
         app.include_router(routes.router)
     return app
 

@@ -1,7 +1,7 @@
 """Uploads in parts.
 
 Revision ID: pre_0003
-Revises: pre_0001
+Revises: pre_0002
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from alembic import op
 from psycopg import Connection
 
 revision = "pre_0003"
-down_revision: str | None = "pre_0001"
+down_revision: str | None = "pre_0002"
 branch_labels: str | None = None
 depends_on: str | None = None
 

@@ -44,6 +44,7 @@ DELETE FROM request WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s
 LEFT_BEHIND: Final = (
     "DELETE FROM decision WHERE at < now() - interval '1 hour'",
     "DELETE FROM \"grant\" WHERE at < now() - interval '1 minute'",
+    "DELETE FROM idempotency WHERE created_at < now() - interval '48 hours'",
     "DELETE FROM segment s USING batch b WHERE b.tenant_id = s.tenant_id AND b.id = s.batch_id AND b.state IN (3, 4, 5, 7)",
     "DELETE FROM upload WHERE expires_at < now() - interval '1 day'",
     # Files that never became complete, and parts of uploads; their chunks go first.

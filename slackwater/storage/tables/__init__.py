@@ -22,7 +22,7 @@ from slackwater.storage.tables.instances import (
     live_load,
     worker,
 )
-from slackwater.storage.tables.records import attempt, audit, ledger
+from slackwater.storage.tables.records import attempt, audit, idempotency, ledger
 from slackwater.storage.tables.tenancy import api_key, model, model_access, price, project, tenant
 from slackwater.storage.tables.uploads import upload, upload_part
 from slackwater.storage.tables.work import lease, request, result, segment
@@ -43,6 +43,7 @@ __all__ = [
     "file_chunk",
     "gateway",
     "grant",
+    "idempotency",
     "instance",
     "instance_model",
     "lane",

@@ -291,7 +291,7 @@ def test_a_cancel_races_the_end_on_the_row(api: Api, worker: Worker) -> None:
 
     def finish(row_id: int) -> bool:
         with psycopg.connect(api.dsn, autocommit=True) as own:
-            own.execute("SET ROLE slackwater_worker")
+            own.execute("SET ROLE sw_worker")
             return own.execute("UPDATE batch SET state = 4 WHERE id = %s AND state = 0", (row_id,)).rowcount == 1
 
     with ThreadPoolExecutor(8) as pool:

@@ -80,7 +80,7 @@ async def test_the_net_under_the_queries_holds(api: Api, dsn: str) -> None:
             )
             counts[name] = tuple((await connection.execute(text(query))).one())
     async with database.engine.begin() as connection:
-        await connection.execute(text("SET LOCAL ROLE slackwater_app"))
+        await connection.execute(text("SET LOCAL ROLE sw_app"))
         assert (await connection.execute(text("SELECT count(*) FROM file"))).scalar_one() == 0
         setting = await connection.execute(text("SELECT current_setting('app.tenant_id', true)"))
         assert not setting.scalar_one()
