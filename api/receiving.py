@@ -14,6 +14,7 @@ from api.bodies import pieces, refuse_encoding
 from api.multipart import Form, PartBegin, PartData, PartEnd, boundary_of, malformed
 from slackwater.errors import InvalidRequest, RequestTimeout
 from slackwater.storage.blobs import Purged, Upload, too_large
+from slackwater.storage.idempotency import hash_of
 from slackwater.wire.files import display_name
 
 FORM_OVERHEAD_BYTES: Final = 64 << 10
@@ -107,6 +108,11 @@ async def receive(request: Request, receiver: Receiver, idle_seconds: float) -> 
     form.close()
     receiver.close()
     return await receiver.upload.flush()
+
+
+def digest_of(receiver: Receiver, sha256: bytes, **more: str) -> bytes:
+    """What stands for a whole form that was received: the bytes, the fields and the name of its file."""
+    return hash_of([sha256.hex(), dict(receiver.fields), receiver.filename, more])
 
 
 @asynccontextmanager

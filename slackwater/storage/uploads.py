@@ -35,6 +35,9 @@ SELECT u.tenant_id, u.id, :file_id, :public_id, :bytes FROM u RETURNING public_i
 STORED = text("""
 SELECT count(*) AS parts, coalesce(sum(bytes), 0)::bigint AS bytes FROM upload_part WHERE tenant_id = :tenant_id AND upload_id = :upload_id
 """)
+PART = text("""
+SELECT public_id, created_at FROM upload_part WHERE tenant_id = :tenant_id AND upload_id = :upload_id AND public_id = :public_id
+""")
 PARTS = text("""
 SELECT public_id, file_id, bytes FROM upload_part WHERE tenant_id = :tenant_id AND upload_id = :upload_id ORDER BY file_id
 """)
@@ -120,6 +123,13 @@ async def add_part(connection: AsyncConnection, tenant_id: int, upload_id: int, 
     if row is None:
         raise Conflict("The upload has ended.", code="upload_ended")
     return dict(row)
+
+
+async def part_of(connection: AsyncConnection, tenant_id: int, upload_id: int, public_id: str) -> Row | None:
+    """One stored part, while its upload is pending."""
+    values = {"tenant_id": tenant_id, "upload_id": upload_id, "public_id": public_id}
+    row = (await connection.execute(PART, values)).mappings().first()
+    return None if row is None else dict(row)
 
 
 async def parts(connection: AsyncConnection, tenant_id: int, upload_id: int) -> list[Part]:
