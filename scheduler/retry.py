@@ -126,9 +126,13 @@ def _wait(retry_after: float | None, times: int, random: Random) -> float:
 
 
 def _error_of(answer: Answered) -> str | None:
-    """The error code in a body, `bad` for a 2xx body that is no JSON object, None where there is no error."""
+    """The error code in a body, `bad` for a 2xx body that is no JSON object, None where there is no error.
+
+    A body that only a strict reader refuses (a raw control character, a byte that is not UTF-8, a very long number) is read all
+    the same: its output line is mended, and no result is lost because of a character.
+    """
     try:
-        value = json.loads(answer.body)
+        value = json.loads(answer.body.decode("utf-8-sig", "replace"), strict=False, parse_int=str)
     except (ValueError, RecursionError):
         return "bad"
     if not isinstance(value, dict):
