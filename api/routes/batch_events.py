@@ -27,7 +27,7 @@ QUIET_SECONDS: Final = 15.0
 HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-@router.get("/{batch_id}/events", response_class=EventSourceResponse)
+@router.get("/{batch_id}/events", response_class=Response)
 async def events(
     batch_id: str,
     request: Request,
