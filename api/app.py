@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,19 @@ from fastapi import FastAPI
 from api import errors
 from api.auth import Gate
 from api.live import Presence
-from api.routes import admin, batch_lines, batches, files, health, models, uploads, webhook_endpoints
+from api.routes import (
+    admin,
+    batch_events,
+    batch_lines,
+    batch_retries,
+    batch_validation,
+    batches,
+    files,
+    health,
+    models,
+    uploads,
+    webhook_endpoints,
+)
 from api.scope import RequestScope
 from api.slots import Slots
 from slackwater.settings import Settings
@@ -38,9 +51,22 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.presence = Presence(Database(settings.dsn, pool_size=1))
     app.state.slots = Slots(settings.max_uploads_per_key)
     app.state.revision = newest()
+    app.state.stopping = asyncio.Event()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, uploads, batches, batch_lines, models, webhook_endpoints, admin):
+    for routes in (
+        health,
+        files,
+        uploads,
+        batches,
+        batch_lines,
+        batch_events,
+        batch_retries,
+        batch_validation,
+        models,
+        webhook_endpoints,
+        admin,
+    ):
         app.include_router(routes.router)
     return app
 

@@ -126,8 +126,9 @@ def floor(dsn: str, path: Path) -> int:
 def floor_with_lines(dsn: str, path: Path) -> int:
     n = 0
     with path.open("rb") as file, psycopg.connect(dsn) as owner, owner.cursor() as cursor:
-        cursor.execute("CREATE TABLE bare (line int, custom_id text, data bytea)")
-        with cursor.copy("COPY bare FROM STDIN") as copy:
+        cursor.execute("CREATE TABLE bare (line int, custom_id text, data bytea STORAGE EXTERNAL)")
+        with cursor.copy("COPY bare FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["int4", "text", "bytea"])
             for n, line in enumerate(file, 1):
                 copy.write_row((n, json.loads(line)["custom_id"], line))
     return n
