@@ -45,8 +45,8 @@ class Unanswered(SlackwaterError):
     type = "api_error"
 
 
-def endpoint_id(webhook_endpoint_id: str) -> str:
-    """The id in the path.
+def endpoint_id(webhook_endpoint_id: str, _: Manager) -> str:
+    """The id in the path, for a caller who may ask.
 
     Raises:
         NotFound: it cannot be one.
