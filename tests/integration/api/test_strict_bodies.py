@@ -68,7 +68,7 @@ BODIES: dict[str, bytes] = {
     "null": b"null",
     "unknown member": f'{{"no plain word: {CANARY}":"{CANARY}"}}'.encode(),
     "header in a name": f'{{"a\\r\\nset-cookie: {CANARY}":1}}'.encode(),
-    "wrong types": named(f'{{"{CANARY}":["{CANARY}"]}}'),
+    "wrong types": named(f'{{"no plain word: {CANARY}":["{CANARY}"]}}'),
     "statement": named(f'"\'; DROP TABLE file; -- {CANARY}\\u001b[31m"'),
 }
 
