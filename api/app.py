@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,23 @@ from api.gateway.directory import Directory
 from api.gateway.figures import Figures
 from api.gateway.passing import Passing
 from api.live import Presence
-from api.routes import admin, batches, files, health, instances, live, models, webhook_endpoints
+from api.routes import (
+    admin,
+    batch_events,
+    batch_lines,
+    batch_retries,
+    batch_validation,
+    batches,
+    files,
+    health,
+    instances,
+    live,
+    models,
+    uploads,
+    webhook_endpoints,
+)
 from api.scope import RequestScope
+from api.slots import Slots
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
 from slackwater.storage.migrate import newest
@@ -41,10 +57,26 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.directory = Directory(database, settings)
     app.state.passing = Passing(figures, settings.request_timeout_seconds)
     app.state.presence = Presence(Database(settings.dsn, pool_size=1), figures.loads)
+    app.state.slots = Slots(settings.max_uploads_per_key)
     app.state.revision = newest()
+    app.state.stopping = asyncio.Event()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, instances, live, webhook_endpoints, admin):
+    for routes in (
+        health,
+        files,
+        uploads,
+        batches,
+        batch_lines,
+        batch_events,
+        batch_retries,
+        batch_validation,
+        models,
+        instances,
+        live,
+        webhook_endpoints,
+        admin,
+    ):
         app.include_router(routes.router)
     return app
 

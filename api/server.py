@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from slackwater.settings import Settings
@@ -19,10 +20,11 @@ BACKLOG: Final = 2048
 
 
 class Server(uvicorn.Server):
-    """Tells its address once it accepts connections."""
+    """Tells its address once it accepts connections, and its app when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
         super().__init__(config)
+        self._app = app
         self._ready = ready
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -33,6 +35,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and sockets:
             self._ready(address_of(sockets[0]))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams without an end of their own end now, in order."""
+        self._app.state.stopping.set()
+        await super().shutdown(sockets)
 
 
 def address_of(listener: socket.socket) -> str:
@@ -57,8 +64,9 @@ def listener_of(settings: Settings) -> socket.socket:
 
 def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Server:
     """A server that is not running yet: `await server.serve(sockets=[listener])` in a loop of the caller's."""
+    app = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         loop="uvloop",
         http="h11",
         ws="none",
@@ -70,7 +78,7 @@ def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Se
         timeout_keep_alive=15,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, ready)
+    return Server(app, config, ready)
 
 
 def serve(settings: Settings, ready: Callable[[str], None] = announce) -> None:

@@ -121,9 +121,12 @@ def _errors_of(answer: Answered) -> frozenset[str]:
     """The codes and types of the errors in a body; `bad` where it is no JSON object, none where there is no error.
 
     Servers write `error` as an object or a text, and some a list of `errors`.
+
+    A body that only a strict reader refuses (a raw control character, a byte that is not UTF-8, a very long number) is read all
+    the same: its output line is mended, and no result is lost because of a character.
     """
     try:
-        value = json.loads(answer.body)
+        value = json.loads(answer.body.decode("utf-8-sig", "replace"), strict=False, parse_int=str)
     except (ValueError, RecursionError):
         return frozenset({"bad"})
     if not isinstance(value, dict):

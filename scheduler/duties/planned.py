@@ -31,7 +31,10 @@ SELECT %(tenant_id)b, %(id)b, x.position, x.line, x.chunk, x.start, x.length, x.
               %(ests)b::int[], %(custom_ids)b::text[]) AS x (position, line, chunk, start, length, model_id, est_tokens, custom_id)
 """
 # Guarantees: whoever plans, refuses or cancels a batch holds its row; the loser sees that it waits no more and changes nothing.
-LOCK: Final = "SELECT 1 FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND state = 0 FOR UPDATE"
+# Priority and window may have changed since the batch was read.
+LOCK: Final = """
+SELECT priority, expires_at FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND state = 0 FOR UPDATE
+"""
 START: Final = """
 UPDATE batch SET state = 1, in_progress_at = now(), total = %(total)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 """
@@ -77,8 +80,10 @@ def start(connection: Connection[TupleRow], batch: dict[str, Any], reading: Read
     """Write requests and segments, and let the batch run. Refused lines of a `skip` batch get their error lines here."""
     requests = reading.in_running_order()
     with connection.transaction():
-        if connection.execute(LOCK, batch).fetchone() is None:
+        now = connection.execute(LOCK, batch).fetchone()
+        if now is None:
             return 1
+        batch = batch | {"priority": now[0], "expires_at": now[1]}
         connection.execute("SELECT make_partitions(%(id)s)", batch)
         _insert_requests(connection, batch, reading, requests)
         _insert_segments(connection, batch, requests)

@@ -49,6 +49,11 @@ LEFT_BEHIND: Final = (
         SELECT s.id FROM segment s JOIN batch b ON b.tenant_id = s.tenant_id AND b.id = s.batch_id
          WHERE b.state IN (3, 4, 5, 7) FOR UPDATE OF s SKIP LOCKED)
        DELETE FROM segment s USING x WHERE s.id = x.id""",
+    "DELETE FROM idempotency WHERE created_at < now() - interval '48 hours'",
+    "DELETE FROM upload WHERE expires_at < now() - interval '1 day'",
+    # Files that never became complete, and parts of uploads; their chunks go first.
+    "DELETE FROM file f WHERE NOT f.is_complete AND f.batch_id IS NULL AND f.touched_at < now() - interval '1 hour' AND NOT EXISTS"
+    " (SELECT 1 FROM file_chunk c WHERE c.tenant_id = f.tenant_id AND c.file_id = f.id)",
 )
 
 SILENT: Final = (

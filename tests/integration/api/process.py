@@ -29,12 +29,13 @@ class ApiProcess:
 
 
 @contextmanager
-def api_process(dsn: str) -> Iterator[ApiProcess]:
-    """Runs until the end of the block at the latest."""
+def api_process(dsn: str, **settings: str) -> Iterator[ApiProcess]:
+    """Runs until the end of the block at the latest. `settings` are variables of its environment."""
     environment = os.environ | {
         "SLACKWATER_DATABASE_URL": dsn,
         "SLACKWATER_MASTER_KEY": MASTER_KEY,
         "SLACKWATER_PORT": "0",
+        **settings,
     }
     process = subprocess.Popen(
         [sys.executable, "-c", CODE],
