@@ -114,6 +114,8 @@ def test_a_body_over_the_limit_leaves_nothing(api: Api, worker: Worker, api_sett
     for piece in (b" ", b"9"):
         reply = api.http().post("/v1/batches", content=endless(piece), headers=JSON)
         assert reply.status_code == 413
+    declared = api.http().post("/v1/batches", content=b" " * (33 << 20), headers=JSON)
+    assert declared.status_code == 413
     assert worker.execute("SELECT count(*) FROM file_chunk").fetchone() == (0,)
 
 
