@@ -23,6 +23,7 @@ from slackwater.tenancy.keys import Principal
 from slackwater.wire.batch_request import BatchInput
 from slackwater.wire.files import life_of
 
+MOST_DIGITS: Final = 18
 FILENAME: Final = "requests.jsonl"
 
 
@@ -76,6 +77,9 @@ async def incoming(request: Request, database: Database, caller: Principal) -> A
 
 async def _read(request: Request, upload: Upload, settings: Settings) -> Any:
     expect_json(request)
+    declared = request.headers.get("content-length", "0")
+    if len(declared) > MOST_DIGITS or int(declared) > settings.max_inline_bytes:
+        raise too_large(settings.max_inline_bytes)
     splitter, total = InlineSplitter(), 0
     async for piece in pieces(request, settings.upload_idle_seconds):
         total += len(piece)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -15,8 +15,9 @@ from fastapi import APIRouter, Header, Request
 from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.responses import Response
 
-from api.auth import BatchesReader, Store
+from api.auth import BatchesReader, Gate, Store
 from api.batch_lookup import found
+from slackwater.errors import Unauthenticated
 from slackwater.storage.database import Database
 from slackwater.wire.batch import Counts
 from slackwater.wire.batch_events import Seen, is_over, news
@@ -44,8 +45,22 @@ async def events(
         row = await found(connection, caller.tenant_id, batch_id)
     if is_over(dict(row), seen):
         return Response(status_code=204)
-    told = Teller(database, caller.tenant_id, batch_id, seen, request.app.state.stopping)
+    told = Teller(database, caller.tenant_id, batch_id, seen, request.app.state.stopping, _still_allowed(request))
     return EventSourceResponse(told.stream(), headers=HEADERS)
+
+
+def _still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
+    """Whether the key that opened the stream is still good: it may be revoked long before the end."""
+    gate: Gate = request.app.state.gate
+
+    async def check() -> bool:
+        try:
+            await gate.principal(request.headers.get("authorization"))
+        except Unauthenticated:
+            return False
+        return True
+
+    return check
 
 
 @dataclass
@@ -57,13 +72,14 @@ class Teller:
     batch_id: str
     seen: Seen
     stopping: asyncio.Event
+    is_allowed: Callable[[], Awaitable[bool]]
     quiet_seconds: float = QUIET_SECONDS
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Until the end of the batch was told, or this process stops: then the reader comes back, to another one."""
+        """Until the end of the batch was told, the key is revoked, or this process stops: then the reader comes back, to another one."""
         told_at = time.monotonic()
         yield format_sse_event(comment="ok", retry=1000)
-        while not self.stopping.is_set():
+        while not self.stopping.is_set() and await self.is_allowed():
             pieces, over = await self._look()
             if not pieces and time.monotonic() - told_at > self.quiet_seconds:
                 pieces = [format_sse_event(comment="still here")]

@@ -69,7 +69,8 @@ async def request(batch_id: str, custom_id: str, caller: BatchesReader, database
         row = await found(connection, caller.tenant_id, batch_id)
         it = None
         if "\0" not in custom_id:
-            it = await batch_lines.find(connection, caller.tenant_id, row["id"], custom_id)
+            skips = row["on_invalid"] == "skip"
+            it = await batch_lines.find(connection, caller.tenant_id, row["id"], custom_id, may_be_refused=skips)
     if it is None:
         raise NotFound("This batch has no request with that custom_id.", param="custom_id")
     return Response(_object(row["public_id"], row["endpoint"], custom_id, row["id"], it), media_type="application/json")

@@ -118,10 +118,17 @@ async def read(database: Database, page: Page) -> AsyncIterator[bytes]:
         after = rows[-1].line
 
 
-async def find(connection: AsyncConnection, tenant_id: int, batch_id: int, custom_id: str) -> Found | None:
-    """The request with this custom_id; None when the batch has none, or is not checked yet."""
+async def find(
+    connection: AsyncConnection, tenant_id: int, batch_id: int, custom_id: str, *, may_be_refused: bool
+) -> Found | None:
+    """The request with this custom_id; None when the batch has none, or is not checked yet.
+
+    `may_be_refused`: lines that were refused while the rest runs are looked through as well.
+    """
     where: dict[str, Any] = {"tenant_id": tenant_id, "batch_id": batch_id}
     request = (await connection.execute(REQUEST, where | {"custom_id": custom_id})).first()
+    if request is None and not may_be_refused:
+        return None
     if request is None:
         line = (await connection.execute(REFUSED, where | _opening(batch_id, custom_id))).scalar_one_or_none()
         return None if line is None else await _ended(connection, where, line, None)

@@ -114,7 +114,8 @@ def test_a_foreign_batch_cannot_be_changed(api: Api) -> None:
 
     assert patch(api, batch_id, api.other_key, priority=1).status_code == 404
     assert patch(api, "batch_x", priority=1).status_code == 404
-    for wrong in ({"priority": 101}, {"completion_window": "31d"}, {"metadata": {}}):
+    faults: list[dict[str, Any]] = [{"priority": 101}, {"completion_window": "31d"}, {"metadata": {}}]
+    for wrong in faults:
         assert patch(api, batch_id, **wrong).status_code == 400
 
 

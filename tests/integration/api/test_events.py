@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import psycopg
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
@@ -116,13 +117,17 @@ async def test_a_quiet_stream_says_that_it_is_still_there(api: Api, worker: Work
     batch_id = create(api, b"{}")
     database = Database(api.dsn, pool_size=1)
     tenant_id, stopping = row_of(worker, batch_id).tenant_id, asyncio.Event()
-    teller = Teller(database, tenant_id, batch_id, Seen(0, 0), stopping, quiet_seconds=0.1)
+    teller = Teller(database, tenant_id, batch_id, Seen(0, 0), stopping, _yes, quiet_seconds=0.1)
     try:
         pieces = [piece async for piece in _until(teller, stopping)]
     finally:
         await database.close()
 
     assert pieces[1] == b": still here\n\n"
+
+
+async def _yes() -> bool:
+    return True
 
 
 async def _until(teller: Teller, stopping: asyncio.Event) -> Any:
@@ -132,6 +137,17 @@ async def _until(teller: Teller, stopping: asyncio.Event) -> Any:
         n += 1
         if n == 2:
             stopping.set()
+
+
+def test_a_revoked_key_ends_its_stream(api: Api) -> None:
+    batch_id = create(api, b"{}")
+    with api.http().stream("GET", f"/v1/batches/{batch_id}/events") as reply:
+        events = told(reply)
+        next(events)
+        with psycopg.connect(api.dsn, autocommit=True) as owner:
+            owner.execute("UPDATE api_key SET revoked_at = now()")
+
+        assert list(events) == []
 
 
 def test_a_reader_who_leaves_is_let_go(api: Api, worker: Worker) -> None:

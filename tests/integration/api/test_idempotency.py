@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import openai
 import psycopg
 import pytest
 from psycopg import Connection
@@ -18,6 +19,7 @@ from scheduler.duties import purge
 from slackwater.settings import Settings
 from slackwater.storage import migrate
 from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.process import api_process
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_batches import BODY
 
@@ -104,6 +106,45 @@ def test_fifty_resends_at_once_are_one(api: Api, worker: Worker) -> None:
     assert {reply.status_code for reply in replies} == {200}
     assert len({reply.json()["id"] for reply in replies}) == 1
     assert batches(worker) == 1
+
+
+class Failover(httpx2.HTTPTransport):
+    """Sends the first attempt to one port and all others to the next."""
+
+    def __init__(self, *ports: int | None) -> None:
+        super().__init__()
+        self.ports = list(ports)
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        port = self.ports.pop(0) if len(self.ports) > 1 else self.ports[0]
+        request.url = request.url.copy_with(port=port)
+        return super().handle_request(request)
+
+
+def test_a_server_killed_before_its_reply_leaves_one_batch(api: Api, worker: Worker) -> None:
+    """The real client on its own: it sends again, and gets the batch that the dead server had made."""
+    with psycopg.connect(api.dsn) as blocker, api_process(api.dsn) as first, ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(api.dsn, autocommit=True) as owner:
+            owner.execute(
+                "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS"
+                " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'"
+            )
+            owner.execute(
+                "CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON batch DEFERRABLE INITIALLY DEFERRED"
+                " FOR EACH ROW EXECUTE FUNCTION pause()"
+            )
+        blocker.execute("SELECT pg_advisory_xact_lock(1)")
+        transport = Failover(urlsplit(first.url).port, urlsplit(api.url).port)
+        client = api.client(http_client=openai.DefaultHttpxClient(transport=transport))
+        made = pool.submit(lambda: client.batches.with_raw_response.create(**BODY))
+        eventually(lambda: _waits(blocker))
+
+        first.process.kill()
+        blocker.rollback()
+
+        reply = made.result(60)
+    assert reply.headers["idempotent-replayed"] == "true"
+    assert worker.execute("SELECT public_id FROM batch").fetchall() == [(reply.parse().id,)]
 
 
 def test_keys_are_kept_a_day_and_then_purged(dsn: str, api: Api, worker: Worker) -> None:

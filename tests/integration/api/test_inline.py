@@ -29,8 +29,8 @@ def element(n: int, body: bytes) -> bytes:
     return b'{"custom_id":"r%d","method":"POST","url":"/v1/chat/completions","body":%s}' % (n, body)
 
 
-def send(api: Api, *elements: bytes, tail: bytes = b"]}", **headers: str) -> httpx2.Response:
-    return api.http().post("/v1/batches", content=HEAD + b",\n ".join(elements) + tail, headers=JSON | headers)
+def send(api: Api, *elements: bytes, **headers: str) -> httpx2.Response:
+    return api.http().post("/v1/batches", content=HEAD + b",\n ".join(elements) + b"]}", headers=JSON | headers)
 
 
 def test_the_bytes_of_each_body_reach_the_engine(api: Api, api_settings: Settings, tmp_path: Path) -> None:
@@ -114,6 +114,8 @@ def test_a_body_over_the_limit_leaves_nothing(api: Api, worker: Worker, api_sett
     for piece in (b" ", b"9"):
         reply = api.http().post("/v1/batches", content=endless(piece), headers=JSON)
         assert reply.status_code == 413
+    declared = api.http().post("/v1/batches", content=b" " * (33 << 20), headers=JSON)
+    assert declared.status_code == 413
     assert worker.execute("SELECT count(*) FROM file_chunk").fetchone() == (0,)
 
 

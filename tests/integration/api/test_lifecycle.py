@@ -13,8 +13,9 @@ import pytest
 from slackwater.settings import Settings
 from tests.integration.api.conftest import Api, eventually
 from tests.integration.api.rows import Worker
-from tests.integration.api.test_cases import CASES, create
+from tests.integration.api.test_cases import create
 from tests.integration.api.work import add_echo, at_work, ended, plan_all
+from tests.unit.reader.test_cases import CASES
 
 
 def scripted(name: str) -> bytes:

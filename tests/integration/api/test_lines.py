@@ -12,9 +12,10 @@ import psycopg
 from slackwater.settings import Settings
 from tests.integration.api.conftest import Api
 from tests.integration.api.rows import Worker, row_of, run, store
-from tests.integration.api.test_cases import CASES, create
+from tests.integration.api.test_cases import create
 from tests.integration.api.work import add_echo, at_work, ended, plan_all
 from tests.scenario import chat_line
+from tests.unit.reader.test_cases import CASES
 
 
 def pages(http: httpx2.Client, batch_id: str, **query: Any) -> list[bytes]:

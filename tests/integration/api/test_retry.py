@@ -12,10 +12,10 @@ from slackwater.lifecycle import BatchState
 from slackwater.settings import Settings
 from tests.integration.api.conftest import Api
 from tests.integration.api.rows import Worker, end, row_of, store
-from tests.integration.api.test_cases import CASES, add_models, create
+from tests.integration.api.test_cases import add_models, create
 from tests.integration.api.work import add_echo, at_work, ended, plan_all
 from tests.scenario import chat_line
-from tests.unit.reader.test_cases import TABLE
+from tests.unit.reader.test_cases import CASES, TABLE
 
 ODD = b'{ "custom_id":"odd" ,"method":"POST","url":"/v1/chat/completions","body":{"model":"tiny-chat","messages":[],"n":1.0e+0}}'
 
