@@ -54,7 +54,7 @@ def test_from_a_tenant_to_a_working_key_and_back(api: Api, admin: httpx2.Client)
 def test_what_was_done_is_on_record(api: Api, admin: httpx2.Client) -> None:
     admin.post("/v1/admin/tenants", json={"name": "gamma"})
     with psycopg.connect(api.dsn) as connection:
-        connection.execute("SET ROLE slackwater_admin")
+        connection.execute("SET ROLE sw_admin")
         rows = connection.execute("SELECT action, actor FROM audit ORDER BY id DESC LIMIT 2").fetchall()
 
     actor = f"key:{api.admin_key.split('_')[1]}"
