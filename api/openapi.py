@@ -81,6 +81,39 @@ ERROR: Final = {
 }
 
 
+# What an operation answers, where that is an object with an id: by this a reader, or a test tool, knows which id goes where.
+ANSWERS: Final[Mapping[str, str]] = {
+    "POST /v1/files": "File",
+    "GET /v1/files": "FileList",
+    "GET /v1/files/{file_id}": "File",
+    "POST /v1/batches": "Batch",
+    "GET /v1/batches": "BatchList",
+    "GET /v1/batches/{batch_id}": "Batch",
+    "POST /v1/batches/{batch_id}/cancel": "Batch",
+    "POST /v1/webhook_endpoints": "WebhookEndpoint",
+    "GET /v1/webhook_endpoints": "WebhookEndpointList",
+    "GET /v1/webhook_endpoints/{webhook_endpoint_id}": "WebhookEndpoint",
+    "POST /v1/webhook_endpoints/{webhook_endpoint_id}": "WebhookEndpoint",
+}
+IDS: Final[Mapping[str, tuple[str, str]]] = {
+    "File": ("file", "^file-[0-9a-f]{32}$"),
+    "Batch": ("batch", "^batch_[0-9a-f]{32}$"),
+    "WebhookEndpoint": ("webhook_endpoint", "^we_[0-9a-f]{32}$"),
+}
+EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
+    "POST /v1/batches": {
+        "input_file_id": "file-00000000000000000000000000000000",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+    },
+    "POST /v1/webhook_endpoints": {
+        "name": "main",
+        "url": "https://example.com/hook",
+        "event_types": ["batch.completed"],
+    },
+}
+
+
 class Undescribed(LookupError):
     """An operation may read a body, and nothing here says which."""
 
@@ -95,6 +128,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name, operation in operations(paths):
         _refusals(operation)
         _body(name, operation)
+        _answer(name, operation)
         if name.partition(" ")[2] in OPEN_PATHS:
             operation["security"] = []
     return {
@@ -128,17 +162,40 @@ def _refusals(operation: dict[str, Any]) -> None:
 def _body(name: str, operation: dict[str, Any]) -> None:
     if name in JSON_BODIES:
         schema: dict[str, Any] = {"$ref": REF.format(model=JSON_BODIES[name].__name__)}
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        content = {"schema": schema} | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif name in FORMS:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORMS[name]}}}
     elif name not in BODILESS and not name.startswith(("GET ", "DELETE ")):
         raise Undescribed(name)
 
 
+def _answer(name: str, operation: dict[str, Any]) -> None:
+    if name in ANSWERS:
+        schema = {"$ref": REF.format(model=ANSWERS[name])}
+        operation["responses"]["200"]["content"] = {"application/json": {"schema": schema}}
+
+
+def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object with an id, and the page that lists it."""
+    for name, (word, form) in IDS.items():
+        members = {"id": {"type": "string", "pattern": form}, "object": {"const": word}}
+        yield name, {"type": "object", "required": ["id", "object"], "properties": members}
+        cursor = {"type": ["string", "null"], "pattern": form}
+        page = {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": {"$ref": REF.format(model=name)}},
+            "first_id": cursor,
+            "last_id": cursor,
+            "has_more": {"type": "boolean"},
+        }
+        yield f"{name}List", {"type": "object", "required": list(page), "properties": page}
+
+
 def _schemas() -> dict[str, Any]:
     models = [(model, "validation") for model in JSON_BODIES.values()]
     _, defined = models_json_schema(models, ref_template=REF)  # type: ignore[arg-type]
-    return dict(sorted((defined["$defs"] | {"Error": ERROR}).items()))
+    return dict(sorted((defined["$defs"] | dict(_objects()) | {"Error": ERROR}).items()))
 
 
 def text() -> str:

@@ -44,7 +44,7 @@ def _run(running: Running, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [
         str(environments.python("schemathesis").parent / "schemathesis"), "--config-file", str(config), "run", str(DOCUMENT),
         "--url", running.url, "--checks", "not_a_server_error,object_level_authorization,use_after_free",
-        "--phases", "coverage,fuzzing,stateful", "--max-time", str(SECONDS), "--exclude-path-regex", "^/v1/admin/",
+        "--phases", "examples,coverage,fuzzing,stateful", "--max-time", str(SECONDS), "--exclude-path-regex", "^/v1/admin/",
         "--warnings", "off", "--no-color", "--seed", "1",
     ]  # fmt: skip
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "NO_PROXY": "*"}
