@@ -7,13 +7,16 @@ LOCKED := $(PIP) --require-hashes --no-deps
 DIR ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check fix lock bench clean
+.PHONY: demo test compat check fix lock openapi bench clean
 
 demo: $(VENV)/.engine ## scan a directory's source files with a small model (DIR=path; default: this project)
 	@$(PY) -m examples.code_scan $(if $(DIR),--dir "$(DIR)")
 
-test: $(VENV)/.dev $(VENV)/.engine ## every test; starts what it needs
-	$(PY) -m pytest -q
+test: $(VENV)/.dev $(VENV)/.engine ## every test but those of other clients; starts what it needs
+	$(PY) -m pytest -q --ignore=tests/compat
+
+compat: $(VENV)/.dev ## conformance, three versions of openai, the ai package on Node, generated requests; needs node and npm
+	$(PY) -m pytest -q tests/compat
 
 check: $(VENV)/.dev ## style, types, import rules, locks, migrations
 	$(PY) -m ruff check .
@@ -45,6 +48,9 @@ endef
 
 lock: $(VENV)/.dev ## bring the locks up to what pyproject.toml asks for
 	$(call compile,requirements)
+
+openapi: $(VENV)/.dev ## bring docs/openapi.json up to the code
+	$(PY) -m api.openapi > docs/openapi.json
 
 .PHONY: locks-current
 locks-current: $(VENV)/.dev

@@ -21,5 +21,5 @@ def envelope_of(error: SlackwaterError) -> dict[str, Any]:
 def retry_headers(status: int, *, retryable: bool) -> dict[str, str]:
     """The OpenAI SDK sends a 408, 409, 429 or 5xx three times unless it is told that this is in vain."""
     if retryable:
-        return {"retry-after": str(RETRY_AFTER_SECONDS)}
+        return {"retry-after": str(RETRY_AFTER_SECONDS), "retry-after-ms": str(RETRY_AFTER_SECONDS * 1000)}
     return {"x-should-retry": "false"} if status in MAY_BE_TRANSIENT or status >= 500 else {}

@@ -11,8 +11,9 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from scheduler.retry import Answered, Ending, Unanswered, Why
 from workers.engines.base import Call, EngineLoad, Options
@@ -55,7 +56,9 @@ class EchoEngine:
             return Unanswered(Why.BAD_UPSTREAM)
         if "status" in script:
             return _refusal(int(script["status"]), script.get("retry_after"))
-        return Answered(200, answer(call.model, str(script.get("text", "echo")), len(call.body) // 4))
+        return Answered(
+            200, ANSWERS.get(call.endpoint, answer)(call.model, str(script.get("text", "echo")), len(call.body) // 4)
+        )
 
     async def load(self) -> EngineLoad:
         return EngineLoad(running=self.running, waiting=0, kv_used_ratio=0.0)
@@ -75,6 +78,43 @@ def answer(model: str, text: str, prompt_tokens: int) -> bytes:
     return f"{head}{message}{usage}}}".encode()
 
 
+def response(model: str, text: str, prompt_tokens: int) -> bytes:
+    """The same as an answer of the Responses API."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"id": "msg-echo", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    usage = {
+        "input_tokens": prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 1,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt_tokens + 1,
+    }
+    head = {"id": "resp-echo", "object": "response", "created_at": 0, "status": "completed", "model": model}
+    return json.dumps(head | {"output": [message], "usage": usage}).encode()
+
+
+def completion(model: str, text: str, prompt_tokens: int) -> bytes:
+    """The same as an answer of the Completions API."""
+    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": "stop"}
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 1, "total_tokens": prompt_tokens + 1}
+    head = {"id": "cmpl-echo", "object": "text_completion", "created": 0, "model": model}
+    return json.dumps(head | {"choices": [choice], "usage": usage}).encode()
+
+
+def embedding(model: str, _: str, prompt_tokens: int) -> bytes:
+    """A vector that is the same for every input."""
+    item = {"object": "embedding", "index": 0, "embedding": [1.0, 0.0]}
+    usage = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
+    return json.dumps({"object": "list", "model": model, "data": [item], "usage": usage}).encode()
+
+
+ANSWERS: Final[Mapping[str, Callable[[str, str, int], bytes]]] = {
+    "/v1/responses": response,
+    "/v1/completions": completion,
+    "/v1/embeddings": embedding,
+}
+
+
 def _refusal(status: int, retry_after: Any) -> Answered:
     body = json.dumps({"error": {"message": "scripted", "type": "echo", "param": None, "code": f"status_{status}"}})
     return Answered(status, body.encode(), float(retry_after) if retry_after is not None else None)
@@ -84,12 +124,19 @@ def _script_of(body: bytes) -> dict[str, str]:
     """The `name=value` words of the last message, when it begins with `echo:`."""
     if b"echo:" not in body:
         return {}
-    messages = json.loads(body).get("messages") or [{}]
-    text = messages[-1].get("content")
-    if not isinstance(text, str) or not text.startswith("echo:"):
+    text = _last_text(json.loads(body))
+    if not text.startswith("echo:"):
         return {}
     pairs = (word.partition("=") for word in text.removeprefix("echo:").split())
     return {name: value for name, _, value in pairs}
+
+
+def _last_text(body: Mapping[str, Any]) -> str:
+    """The last thing said, whichever API the body is for."""
+    said = body.get("messages") or body.get("input") or body.get("prompt") or ""
+    while isinstance(said, list | dict):
+        said = (said[-1] if said else "") if isinstance(said, list) else said.get("content", said.get("text", ""))
+    return said if isinstance(said, str) else ""
 
 
 def _append(path: str, call: Call) -> None:

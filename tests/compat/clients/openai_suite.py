@@ -1,0 +1,322 @@
+"""What a user of the `openai` package does, in whatever version of it this interpreter has. Imports nothing of the project.
+
+Run as `python openai_suite.py NAME…` with URL, API_KEY and MODEL in the environment, and what else a part asks for. Prints one JSON
+object: for each name null, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+from openai import OpenAI
+
+MODEL = os.environ["MODEL"]
+CHAT: Any = "/v1/chat/completions"
+FINAL = ("completed", "failed", "expired", "cancelled")
+NEVER = "file-" + "0" * 32
+PARTS: dict[str, Callable[[], None]] = {}
+CALLS: list[str] = []
+
+
+def part(run: Callable[[], None]) -> Callable[[], None]:
+    PARTS[run.__name__] = run
+    return run
+
+
+def client(**options: Any) -> OpenAI:
+    """A client that notes every HTTP request it sends in CALLS."""
+    hooks = {"request": [lambda request: CALLS.append(f"{request.method} {request.url.path}")]}
+    http = openai.DefaultHttpxClient(event_hooks=hooks, trust_env=False)
+    return OpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["API_KEY"], http_client=http, **options)
+
+
+def line(custom_id: str, **body: Any) -> dict[str, Any]:
+    wanted = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]} | body
+    return {"custom_id": custom_id, "method": "POST", "url": CHAT, "body": wanted}
+
+
+def jsonl(*lines: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+
+
+def create(api: OpenAI, file_id: str, **options: Any) -> Any:
+    return api.batches.create(input_file_id=file_id, endpoint=CHAT, completion_window="24h", **options)
+
+
+def finished(api: OpenAI, batch_id: str) -> Any:
+    """The hand-written loop that every user has."""
+    ends = time.monotonic() + 120
+    while True:
+        batch = api.batches.retrieve(batch_id)
+        if batch.status in FINAL:
+            return batch
+        assert time.monotonic() < ends, batch.status
+        time.sleep(0.1)
+
+
+def run(api: OpenAI, data: bytes) -> Any:
+    return finished(api, create(api, api.files.create(file=("in.jsonl", data), purpose="batch").id).id)
+
+
+def _uploads(api: OpenAI, folder: Path) -> dict[str, Any]:
+    data = jsonl(*(line(f"r{n}") for n in range(3)))
+    path = folder / "from a path.jsonl"
+    path.write_bytes(data)
+    return {
+        "in.jsonl": ("in.jsonl", data),
+        "typed.jsonl": ("typed.jsonl", data, "application/jsonl"),
+        "upload": data,
+        "from a path.jsonl": path,
+        "memory": ("memory", io.BytesIO(data)),
+    }
+
+
+@part
+def every_way_to_upload() -> None:
+    with client() as api, tempfile.TemporaryDirectory() as name:
+        for filename, file in _uploads(api, Path(name)).items():
+            made = api.files.create(file=file, purpose="batch")
+            assert (made.filename, made.status, made.object) == (filename, "processed", "file"), made
+        with (Path(name) / "from a path.jsonl").open("rb") as opened:
+            made = api.files.create(
+                file=opened, purpose="batch", extra_body={"expires_after": {"anchor": "created_at", "seconds": 7200}}
+            )
+        assert made.expires_at == made.created_at + 7200, made
+        assert api.files.wait_for_processing(made.id, max_wait_seconds=5).id == made.id
+        assert api.files.content(made.id).read() == (Path(name) / "from a path.jsonl").read_bytes()
+        assert api.files.delete(made.id).deleted is True
+        try:
+            api.files.retrieve(made.id)
+        except openai.NotFoundError as error:
+            assert error.request_id, "no request id"
+        else:
+            raise AssertionError("a deleted file is still there")
+
+
+@part
+def a_batch_from_upload_to_results() -> None:
+    with client() as api:
+        data = jsonl(
+            *(line(f"r{n}") for n in range(5)), line("bad", messages=[{"role": "user", "content": "echo: status=400"}])
+        )
+        file = api.files.create(file=("in.jsonl", data), purpose="batch")
+        begun = create(api, file.id, metadata={"nightly": "yes"}, extra_body={"priority": 3})
+        assert (begun.status, begun.input_file_id, begun.metadata) == ("validating", file.id, {"nightly": "yes"})
+        assert begun._request_id
+        batch = finished(api, begun.id)
+        assert batch.status == "completed", batch
+        assert (batch.request_counts.total, batch.request_counts.completed, batch.request_counts.failed) == (6, 5, 1)
+        assert batch.model_extra["priority"] == 3
+        with api.files.with_streaming_response.content(batch.output_file_id) as reply:
+            found = [json.loads(text) for text in reply.iter_lines()]
+        assert sorted(one["custom_id"] for one in found) == [f"r{n}" for n in range(5)]
+        assert all(one["response"]["body"]["choices"][0]["message"]["content"] == "echo" for one in found)
+        (bad,) = [json.loads(text) for text in api.files.content(batch.error_file_id).text.splitlines()]
+        assert (bad["custom_id"], bad["error"], bad["response"]["status_code"]) == ("bad", None, 400), bad
+        assert bad["response"]["body"]["error"]["code"] == "status_400", bad
+
+
+@part
+def lists_page_by_themselves() -> None:
+    with client() as api:
+        made = [create(api, NEVER).id for _ in range(23)]
+        del CALLS[:]
+        found = [batch.id for batch, _ in zip(api.batches.list(limit=10), range(23))]
+        assert found == made[::-1], "not each batch once, the newest first"
+        assert len(CALLS) == 3, CALLS
+        files = [api.files.create(file=b"{}", purpose="user_data").id for _ in range(5)]
+        listed = [file.id for file in api.files.list(limit=2, order="asc", purpose="user_data")]
+        assert [one for one in listed if one in files] == files
+
+
+@part
+def cancelling_twice_is_the_same() -> None:
+    with client() as api:
+        file = api.files.create(file=jsonl(*(line(f"r{n}") for n in range(3000))), purpose="batch")
+        batch = create(api, file.id)
+        first, second = api.batches.cancel(batch.id), api.batches.cancel(batch.id)
+        assert {first.status, second.status} <= {"cancelling", "cancelled"}
+        assert first.cancelling_at == second.cancelling_at
+        assert finished(api, batch.id).status == "cancelled"
+        assert api.batches.cancel(batch.id).status == "cancelled"
+
+
+@part
+def cancelling_a_completed_one_is_one_call() -> None:
+    with client() as api:
+        batch = run(api, jsonl(line("a")))
+        del CALLS[:]
+        try:
+            api.batches.cancel(batch.id)
+        except openai.ConflictError as error:
+            assert error.type == "invalid_request_error", error.body
+            assert "Cannot cancel a batch with status 'completed'." in str(error), str(error)
+        else:
+            raise AssertionError("a completed batch was cancelled")
+        assert [f"POST /v1/batches/{batch.id}/cancel"] == CALLS, CALLS
+
+
+def _without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in line("b").items() if key != name}
+
+
+ROWS: tuple[tuple[bytes, str, int | None, str | None], ...] = (
+    (b"not JSON\n", "invalid_json_line", 1, None),
+    (jsonl(_without("custom_id")), "missing_required_parameter", 1, "custom_id"),
+    (jsonl(_without("method")), "missing_required_parameter", 1, "method"),
+    (jsonl(_without("url")), "missing_required_parameter", 1, "url"),
+    (jsonl(_without("body")), "missing_required_parameter", 1, "body"),
+    (jsonl(line("a") | {"url": "/v1/embeddings"}), "invalid_url", 1, "url"),
+    (jsonl(line("a", stream=True)), "streaming_unsupported", 1, "body.stream"),
+    (jsonl(line("a", model="no-such-model")), "model_not_found", 1, "body.model"),
+    (jsonl(line("a", model=None)), "invalid_request", 1, "body.model"),
+    (jsonl(line("a", messages=None)), "invalid_request", 1, "body.messages"),
+    (jsonl(line("a"), line("a")), "duplicate_custom_id", 2, "custom_id"),
+    (b"", "empty_file", None, None),
+)
+
+
+@part
+def every_fault_of_a_file_is_told() -> None:
+    with client() as api:
+        begun = []
+        for data, *_ in ROWS:
+            begun.append(create(api, api.files.create(file=("in.jsonl", data), purpose="batch").id).id)
+        begun.append(create(api, NEVER).id)
+        for batch_id, (code, at, param) in zip(
+            begun, [row[1:] for row in ROWS] + [("invalid_request", None, "file_id")]
+        ):
+            batch = finished(api, batch_id)
+            assert batch.status == "failed", (code, batch)
+            error = batch.errors.data[0]
+            assert (error.code, error.line, error.param) == (code, at, param), error
+            assert error.message
+
+
+@part
+def a_refused_call_says_where() -> None:
+    with client() as api:
+        for options, param, code in (
+            ({"endpoint": "/v1/invalid/endpoint"}, "endpoint", "invalid_value"),
+            ({"completion_window": "soon"}, "completion_window", "invalid_value"),
+            ({"metadata": {"tags": ["a"]}}, "metadata.tags", "invalid_type"),
+        ):
+            asked: dict[str, Any] = {"input_file_id": NEVER, "endpoint": CHAT, "completion_window": "24h"} | options
+            try:
+                api.batches.create(**asked)
+            except openai.BadRequestError as error:
+                assert (error.param, error.code, error.type) == (param, code, "invalid_request_error"), error.body
+                assert error.request_id
+            else:
+                raise AssertionError(param)
+        for act, kind in (
+            (lambda: api.batches.retrieve("batch_none"), openai.NotFoundError),
+            (_wrong_key, openai.AuthenticationError),
+        ):
+            try:
+                act()
+            except kind:
+                continue
+            raise AssertionError(kind)
+
+
+def _wrong_key() -> None:
+    with client() as api:
+        api.with_options(api_key="sk-wrong").batches.list()
+
+
+@part
+def big_files_go_in_parts() -> None:
+    data = jsonl(*(line(f"r{n}") for n in range(40)))
+    with client() as api:
+        upload = api.uploads.upload_file_chunked(
+            file=data,
+            filename="big.jsonl",
+            bytes=len(data),
+            mime_type="application/jsonl",
+            purpose="batch",
+            part_size=1000,
+        )
+        assert upload.status == "completed", upload
+        assert upload.file
+        assert api.files.content(upload.file.id).read() == data
+        assert finished(api, create(api, upload.file.id).id).status == "completed"
+
+
+@part
+def an_outage_is_waited_out() -> None:
+    """The test cuts the server's database off before this starts, and heals it once it was asked."""
+    with client(max_retries=6) as api:
+        began = time.monotonic()
+        reply = api.batches.with_raw_response.list(limit=1)
+        assert reply.retries_taken >= 1, "it was not refused"
+        assert time.monotonic() - began >= float(os.environ["SECONDS"]), "the client came back sooner than it was told"
+
+
+@part
+def a_lost_reply_makes_one_batch() -> None:
+    """The test kills the server between the commit and the reply of this create."""
+    _lost_reply({})
+
+
+@part
+def a_lost_reply_with_a_key_makes_one_batch() -> None:
+    _lost_reply({"Idempotency-Key": f"key-{os.getpid()}"})
+
+
+def _lost_reply(headers: dict[str, str]) -> None:
+    mark = {"mark": os.environ["MARK"]}
+    with client(max_retries=12, timeout=30) as api:
+        reply = api.batches.with_raw_response.create(
+            input_file_id=NEVER, endpoint=CHAT, completion_window="24h", metadata=mark, extra_headers=headers
+        )
+        assert reply.retries_taken >= 1, "the reply was not lost"
+        batch = reply.parse()
+        made = [one.id for one in api.batches.list(limit=100) if one.metadata == mark]
+        assert made == [batch.id], made
+
+
+@part
+def deliveries_are_verified() -> None:
+    """DELIVERIES: what a receiver got, and secrets, as the test recorded them."""
+    told = json.loads(os.environ["DELIVERIES"])
+    with client() as api:
+        for case in told:
+            body, headers = case["body"], case["headers"]
+            real, time.time = time.time, lambda shift=case["later"], now=time.time: now() + shift  # type: ignore[misc]
+            try:
+                event: Any = api.webhooks.unwrap(body, headers, secret=case["secret"])
+            except (openai.InvalidWebhookSignatureError, ValueError) as error:
+                assert not case["is_good"], (case["name"], error)
+            else:
+                assert case["is_good"], case["name"]
+                assert (event.type, event.data.id) == ("batch.completed", case["batch"]), case["name"]
+            finally:
+                time.time = real
+
+
+def main(names: list[str]) -> None:
+    outcomes: dict[str, str | None] = {}
+    for name in names:
+        began = time.monotonic()
+        try:
+            PARTS[name]()
+            outcomes[name] = None
+        except Exception:
+            outcomes[name] = traceback.format_exc()
+        print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+    print(json.dumps({"version": openai.__version__, "outcomes": outcomes}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
