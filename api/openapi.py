@@ -14,16 +14,22 @@ from pydantic.json_schema import models_json_schema
 from api.app import create_app
 from api.routes import admin_bodies, webhook_bodies
 from slackwater.settings import Settings
-from slackwater.wire.batch_request import CreateBatch
+from slackwater.wire.batch_request import ChangeBatch, CreateBatch, RetryBatch, ValidateBatch
 from slackwater.wire.files import LONGEST_LIFE_SECONDS, SHORTEST_LIFE_SECONDS, UPLOAD_PURPOSES
+from slackwater.wire.uploads import CompleteUpload, CreateUpload
 
 METHODS: Final = ("get", "put", "post", "patch", "delete")
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 REF: Final = "#/components/schemas/{model}"
 
-# What each operation reads, by its name; one that is in none of these three tables is refused by `document`.
+# What each operation reads, by its name; one that is in none of these tables is refused by `document`.
 JSON_BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "POST /v1/batches": CreateBatch,
+    "POST /v1/batches/validate": ValidateBatch,
+    "PATCH /v1/batches/{batch_id}": ChangeBatch,
+    "POST /v1/batches/{batch_id}/retry": RetryBatch,
+    "POST /v1/uploads": CreateUpload,
+    "POST /v1/uploads/{upload_id}/complete": CompleteUpload,
     "POST /v1/webhook_endpoints": webhook_bodies.CreateEndpoint,
     "POST /v1/webhook_endpoints/{webhook_endpoint_id}": webhook_bodies.ChangeEndpoint,
     "POST /v1/webhook_endpoints/{webhook_endpoint_id}/rotate_secret": webhook_bodies.RotateSecret,
@@ -51,10 +57,19 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
             "file": {"type": "string", "format": "binary"},
         },
     },
+    "POST /v1/uploads/{upload_id}/parts": {
+        "type": "object",
+        "required": ["data"],
+        "properties": {"data": {"type": "string", "format": "binary"}},
+    },
 }
+# Bodies that go to an instance as they are: only the model is looked at.
+_LIVE: Final = {"type": "object", "required": ["model"], "properties": {"model": {"type": "string"}}}
+PASSED: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",
+        "POST /v1/uploads/{upload_id}/cancel",
         "POST /v1/deliveries/{delivery_id}/retry",
         "POST /v1/admin/tenants/{tenant}/suspend",
         "POST /v1/admin/tenants/{tenant}/resume",
@@ -90,6 +105,11 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v1/batches": "BatchList",
     "GET /v1/batches/{batch_id}": "Batch",
     "POST /v1/batches/{batch_id}/cancel": "Batch",
+    "PATCH /v1/batches/{batch_id}": "Batch",
+    "POST /v1/batches/{batch_id}/retry": "Batch",
+    "POST /v1/uploads": "Upload",
+    "POST /v1/uploads/{upload_id}/complete": "Upload",
+    "POST /v1/uploads/{upload_id}/cancel": "Upload",
     "POST /v1/webhook_endpoints": "WebhookEndpoint",
     "GET /v1/webhook_endpoints": "WebhookEndpointList",
     "GET /v1/webhook_endpoints/{webhook_endpoint_id}": "WebhookEndpoint",
@@ -98,6 +118,7 @@ ANSWERS: Final[Mapping[str, str]] = {
 IDS: Final[Mapping[str, tuple[str, str]]] = {
     "File": ("file", "^file-[0-9a-f]{32}$"),
     "Batch": ("batch", "^batch_[0-9a-f]{32}$"),
+    "Upload": ("upload", "^upload_[0-9a-f]{32}$"),
     "WebhookEndpoint": ("webhook_endpoint", "^we_[0-9a-f]{32}$"),
 }
 EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
@@ -122,7 +143,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The document of `app`: its routes, what they read, how they refuse, and who may call.
 
     Raises:
-        Undescribed: a route that may read a body is in none of the three tables above.
+        Undescribed: a route that may read a body is in none of the tables above.
     """
     paths = json.loads(json.dumps(app.openapi()["paths"]))
     for name, operation in operations(paths):
@@ -164,6 +185,8 @@ def _body(name: str, operation: dict[str, Any]) -> None:
         schema: dict[str, Any] = {"$ref": REF.format(model=JSON_BODIES[name].__name__)}
         content = {"schema": schema} | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+    elif name in PASSED:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _LIVE}}}
     elif name in FORMS:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORMS[name]}}}
     elif name not in BODILESS and not name.startswith(("GET ", "DELETE ")):
