@@ -14,8 +14,9 @@ from pydantic.json_schema import models_json_schema
 from api.app import create_app
 from api.routes import admin_bodies, webhook_bodies
 from slackwater.settings import Settings
-from slackwater.wire.batch_request import CreateBatch
+from slackwater.wire.batch_request import ChangeBatch, CreateBatch, RetryBatch, ValidateBatch
 from slackwater.wire.files import LONGEST_LIFE_SECONDS, SHORTEST_LIFE_SECONDS, UPLOAD_PURPOSES
+from slackwater.wire.uploads import CompleteUpload, CreateUpload
 
 METHODS: Final = ("get", "put", "post", "patch", "delete")
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -24,6 +25,11 @@ REF: Final = "#/components/schemas/{model}"
 # What each operation reads, by its name; one that is in none of these three tables is refused by `document`.
 JSON_BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "POST /v1/batches": CreateBatch,
+    "PATCH /v1/batches/{batch_id}": ChangeBatch,
+    "POST /v1/batches/{batch_id}/retry": RetryBatch,
+    "POST /v1/batches/validate": ValidateBatch,
+    "POST /v1/uploads": CreateUpload,
+    "POST /v1/uploads/{upload_id}/complete": CompleteUpload,
     "POST /v1/webhook_endpoints": webhook_bodies.CreateEndpoint,
     "POST /v1/webhook_endpoints/{webhook_endpoint_id}": webhook_bodies.ChangeEndpoint,
     "POST /v1/webhook_endpoints/{webhook_endpoint_id}/rotate_secret": webhook_bodies.RotateSecret,
@@ -51,10 +57,16 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
             "file": {"type": "string", "format": "binary"},
         },
     },
+    "POST /v1/uploads/{upload_id}/parts": {
+        "type": "object",
+        "required": ["data"],
+        "properties": {"data": {"type": "string", "format": "binary"}},
+    },
 }
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",
+        "POST /v1/uploads/{upload_id}/cancel",
         "POST /v1/deliveries/{delivery_id}/retry",
         "POST /v1/admin/tenants/{tenant}/suspend",
         "POST /v1/admin/tenants/{tenant}/resume",
