@@ -22,7 +22,7 @@ METHODS: Final = ("get", "put", "post", "patch", "delete")
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 REF: Final = "#/components/schemas/{model}"
 
-# What each operation reads, by its name; one that is in none of these three tables is refused by `document`.
+# What each operation reads, by its name; one that is in none of these tables is refused by `document`.
 JSON_BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "POST /v1/batches": CreateBatch,
     "PATCH /v1/batches/{batch_id}": ChangeBatch,
@@ -63,6 +63,8 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
         "properties": {"data": {"type": "string", "format": "binary"}},
     },
 }
+# Bodies that go on to an engine: any JSON object, in the engine's own words.
+PASSED_ON: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",
@@ -134,7 +136,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The document of `app`: its routes, what they read, how they refuse, and who may call.
 
     Raises:
-        Undescribed: a route that may read a body is in none of the three tables above.
+        Undescribed: a route that may read a body is in none of the tables above.
     """
     paths = json.loads(json.dumps(app.openapi()["paths"]))
     for name, operation in operations(paths):
@@ -178,6 +180,8 @@ def _body(name: str, operation: dict[str, Any]) -> None:
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif name in FORMS:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORMS[name]}}}
+    elif name in PASSED_ON:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
     elif name not in BODILESS and not name.startswith(("GET ", "DELETE ")):
         raise Undescribed(name)
 

@@ -33,6 +33,9 @@ OWN: Final = frozenset(
         "POST /v1/uploads",
         "GET /v1/batches",
         "GET /v1/models",
+        "POST /v1/chat/completions",
+        "POST /v1/completions",
+        "POST /v1/embeddings",
         "GET /v1/instances",
         "GET /v1/webhook_event_types",
         "POST /v1/webhook_endpoints",
@@ -70,8 +73,10 @@ BODIES: Final[Mapping[str, dict[str, Any] | None]] = {
     "GET /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries": None,
     "POST /v1/deliveries/{delivery_id}/retry": None,
 }
-# Models are shared by name, under the right to use them; what is asked is whether that right is looked at.
-SHARED: Final = frozenset({"GET /v1/models/{model}"})
+# Models and their instances are shared, under the right to use them; what is asked is whether that right is looked at.
+SHARED: Final = frozenset(
+    {"GET /v1/models/{model}", "GET /v1/instances/{instance_id}", "GET /v1/instances/{instance_id}/decisions"}
+)
 PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 CUSTOM_ID: Final = "r1"  # names a line inside of the batch that the path names
 VARYING: Final = ("x-request-id", "date")
