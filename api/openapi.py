@@ -25,9 +25,9 @@ REF: Final = "#/components/schemas/{model}"
 # What each operation reads, by its name; one that is in none of these tables is refused by `document`.
 JSON_BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "POST /v1/batches": CreateBatch,
-    "POST /v1/batches/validate": ValidateBatch,
     "PATCH /v1/batches/{batch_id}": ChangeBatch,
     "POST /v1/batches/{batch_id}/retry": RetryBatch,
+    "POST /v1/batches/validate": ValidateBatch,
     "POST /v1/uploads": CreateUpload,
     "POST /v1/uploads/{upload_id}/complete": CompleteUpload,
     "POST /v1/webhook_endpoints": webhook_bodies.CreateEndpoint,
@@ -63,9 +63,8 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
         "properties": {"data": {"type": "string", "format": "binary"}},
     },
 }
-# Bodies that go to an instance as they are: only the model is looked at.
-_LIVE: Final = {"type": "object", "required": ["model"], "properties": {"model": {"type": "string"}}}
-PASSED: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
+# Bodies that go on to an engine: any JSON object, in the engine's own words.
+PASSED_ON: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",
@@ -105,11 +104,6 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v1/batches": "BatchList",
     "GET /v1/batches/{batch_id}": "Batch",
     "POST /v1/batches/{batch_id}/cancel": "Batch",
-    "PATCH /v1/batches/{batch_id}": "Batch",
-    "POST /v1/batches/{batch_id}/retry": "Batch",
-    "POST /v1/uploads": "Upload",
-    "POST /v1/uploads/{upload_id}/complete": "Upload",
-    "POST /v1/uploads/{upload_id}/cancel": "Upload",
     "POST /v1/webhook_endpoints": "WebhookEndpoint",
     "GET /v1/webhook_endpoints": "WebhookEndpointList",
     "GET /v1/webhook_endpoints/{webhook_endpoint_id}": "WebhookEndpoint",
@@ -118,7 +112,6 @@ ANSWERS: Final[Mapping[str, str]] = {
 IDS: Final[Mapping[str, tuple[str, str]]] = {
     "File": ("file", "^file-[0-9a-f]{32}$"),
     "Batch": ("batch", "^batch_[0-9a-f]{32}$"),
-    "Upload": ("upload", "^upload_[0-9a-f]{32}$"),
     "WebhookEndpoint": ("webhook_endpoint", "^we_[0-9a-f]{32}$"),
 }
 EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
@@ -185,10 +178,10 @@ def _body(name: str, operation: dict[str, Any]) -> None:
         schema: dict[str, Any] = {"$ref": REF.format(model=JSON_BODIES[name].__name__)}
         content = {"schema": schema} | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
-    elif name in PASSED:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _LIVE}}}
     elif name in FORMS:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORMS[name]}}}
+    elif name in PASSED_ON:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
     elif name not in BODILESS and not name.startswith(("GET ", "DELETE ")):
         raise Undescribed(name)
 
