@@ -228,13 +228,15 @@ class Worker:
         if self.runs.in_flight > 0 or not self.outgoing.is_empty:
             await asyncio.sleep(SUSPECT_PAUSE_SECONDS)
             return 1
-        request = self.suspects.popleft()
-        if not self.held.holds(request.token):
-            return 1
-        if self._others == 0 and not await self.claims.mark_alone(request.token):
+        request = self.suspects[0]
+        is_held = self.held.holds(request.token)
+        if is_held and self._others == 0 and not await self.claims.mark_alone(request.token):
             self.held.lose(request.token)
-            return 1
-        await asyncio.wait([self.runs.start(request)])
+            is_held = False
+        if self.suspects and self.suspects[0] is request:
+            self.suspects.popleft()
+            if is_held:
+                await asyncio.wait([self.runs.start(request)])
         return 1
 
     # Keeping and giving back
