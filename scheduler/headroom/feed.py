@@ -1,0 +1,45 @@
+"""Prompt tokens that may start over an upstream: a bucket that fills at the rate the iterations have room for.
+
+An upstream gets whole prompts, so the last start may overdraw; what was overdrawn is waited off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+from typing import Final
+
+SECONDS_KEPT: Final = 0.5
+SMOOTH_SECONDS: Final = 3.0
+
+
+@dataclass
+class Feed:
+    """`tokens` may start now; negative after a prompt larger than the room. Rates are prompt tokens a second."""
+
+    tokens: float = 0.0
+    live_rate: float = 0.0
+    own_rate: float = 0.0
+    _started: float = 0.0
+
+    def start(self, prompt_tokens: int) -> None:
+        """A request with so many prompt tokens was started."""
+        self.tokens -= prompt_tokens
+        self._started += prompt_tokens
+
+    def see(self, prompt_rate: float, share: float, seconds: float) -> None:
+        """Prompt tokens a second the engine computed over the last `seconds`. Own starts are `share` of all batch starts."""
+        weight = 1.0 - exp(-seconds / SMOOTH_SECONDS)
+        own = self._started / max(share, 0.01) / seconds
+        self._started = 0.0
+        self.own_rate += weight * (own - self.own_rate)
+        self.live_rate += weight * (prompt_rate - own - self.live_rate)
+
+    def fill(self, rate: float, seconds: float) -> None:
+        """Time passes with room for `rate`; what is not used within half a second is gone."""
+        most = max(1.0, rate * SECONDS_KEPT)
+        self.tokens = min(most, self.tokens + max(0.0, rate) * seconds)
+
+    def stop(self) -> None:
+        """Nothing is kept for later over a hold that lasts."""
+        self.tokens = min(0.0, self.tokens)

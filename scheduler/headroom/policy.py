@@ -1,0 +1,234 @@
+"""The decision: vetoes first, then what the model of iterations leaves under the objective, through hysteresis and ramp.
+
+One `Headroom` stands for one worker on one instance. Nothing in it reads a clock or does I/O; `now` is monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from scheduler.admission import Admit, EngineReading, Hold, OwnLoad, Policy, Readings
+from scheduler.headroom import fail_safe
+from scheduler.headroom.feed import Feed
+from scheduler.headroom.gate import Gate
+from scheduler.headroom.iteration_model import IterationModel
+from scheduler.headroom.objectives import QuietTimes
+from scheduler.headroom.outer_loop import OuterLoop
+from slackwater.explain import Reason
+
+IDLE_SECONDS: Final = 2.0
+FOREIGN_SECONDS: Final = 2.0
+LONG_WAIT_SECONDS: Final = 2.0
+DECODE_SHARE: Final = 0.75
+KV_FULL_RATIO: Final = 0.85
+KV_EMERGENCY_RATIO: Final = 0.93
+BLIND_SHARE: Final = 0.125
+UNBOUNDED_TOKENS: Final = 1 << 20
+IDLE_SHARE: Final = 1.0
+
+
+@dataclass
+class Headroom:
+    """Decides four times a second; in an engine of our own it also sizes each iteration (`slice_tokens`).
+
+    `in_engine` says that this worker's engine computes batch prompts in slices. Call `started` for every request that was started.
+    """
+
+    policy: Policy
+    in_engine: bool = False
+    model: IterationModel = field(default_factory=IterationModel)
+    outer: OuterLoop = field(default_factory=OuterLoop)
+    quiet: QuietTimes = field(default_factory=QuietTimes)
+    gate: Gate = field(default_factory=Gate)
+    feed: Feed = field(default_factory=Feed)
+    target_ms: float = 0.0
+    decision: Admit | Hold = field(default_factory=lambda: Hold(Reason.NO_SIGNAL))
+
+    def __post_init__(self) -> None:
+        self._decided_at: float | None = None
+        self._seen: tuple[EngineReading, float] | None = None
+        self._foreign_since: float | None = None
+        self._live_at: float | None = None
+
+    def started(self, prompt_tokens: int) -> None:
+        """A batch request began; its prompt is taken off what may start."""
+        self.feed.start(prompt_tokens)
+
+    def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
+        """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
+        seconds = 0.0 if self._decided_at is None else min(1.0, max(0.0, now - self._decided_at))
+        self._decided_at = now
+        self.decision = fail_safe.missing(readings, self.policy) or self._veto(readings, own, now)
+        if isinstance(self.decision, Hold) and self.decision.reason is Reason.NO_SIGNAL:
+            self._seen = None
+            self.feed.stop()
+            return self.decision
+        self._learn(readings, own, now)
+        if isinstance(self.decision, Admit):
+            self.decision = self._room(readings, own, now, seconds)
+        return self.decision
+
+    # Vetoes
+
+    def _veto(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
+        if readings.paused:
+            return Hold(Reason.MODEL_PAUSED)
+        running, waiting = fail_safe.live(readings, own)
+        if running or waiting or self._live_at is None:
+            self._live_at = now if running or waiting else now - IDLE_SECONDS
+        if waiting > 0:
+            return self._live_waits(readings, own, waiting, now)
+        foreign = self._foreign(readings, own, now)
+        if foreign is not None:
+            return foreign
+        cooling = self.gate.cooling(now)
+        if cooling > 0:
+            self.feed.stop()
+            return Hold(Reason.LIVE_WAITING, f"live requests were waiting; {cooling:.1f} s of quiet to go")
+        if self.policy.mode == "strict" and running > 0:
+            return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
+        return Admit(0, 0)
+
+    def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
+        """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
+        lasted = self.gate.close(now)
+        kv = readings.engine.kv_used_ratio if readings.engine else None
+        is_full = kv is not None and kv > KV_EMERGENCY_RATIO
+        is_long = lasted >= LONG_WAIT_SECONDS
+        if self.gate.was_long:
+            self.feed.stop()
+        return Hold(
+            Reason.LIVE_WAITING,
+            f"{waiting} live requests are waiting",
+            hand_back=is_long or is_full,
+            cancel_unprefilled=is_long or is_full,
+            cancel_decoding=ceil(own.mine / 4) if is_full else 0,
+        )
+
+    def _foreign(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
+        said = fail_safe.foreign(readings, self.policy, own)
+        if said is None:
+            self._foreign_since = None
+            return None
+        self._foreign_since = now if self._foreign_since is None else self._foreign_since
+        return Hold(Reason.FOREIGN_LOAD, said) if now - self._foreign_since >= FOREIGN_SECONDS else None
+
+    # Learning
+
+    def _learn(self, readings: Readings, own: OwnLoad, now: float) -> None:
+        self.quiet.see(readings.live, own.total, now)
+        ttft, inter_token = self.quiet.objectives(self.policy.objectives)
+        live, pressures = readings.live, []
+        if live is not None and own.total > 0:
+            if live.ttft_p99_seconds is not None:
+                pressures.append(live.ttft_p99_seconds / ttft)
+            if live.inter_token_p99_seconds is not None:
+                pressures.append(live.inter_token_p99_seconds / inter_token)
+        share = self.outer.move(max(pressures, default=None), now)
+        self.target_ms = share * inter_token * 1000
+        if not self.in_engine and readings.engine is not None:
+            self._learn_mean(readings.engine, own, now)
+
+    def _learn_mean(self, engine: EngineReading, own: OwnLoad, now: float) -> None:
+        """From two samples: the mean iteration between them."""
+        at = now - engine.age_seconds
+        before, self._seen = self._seen, (engine, at)
+        if before is None or engine.iterations is None or engine.iteration_tokens is None:
+            return
+        was, was_at = before
+        if at - was_at < 0.02:
+            self._seen = before
+            return
+        n = engine.iterations - (was.iterations or 0)
+        tokens = engine.iteration_tokens - (was.iteration_tokens or 0)
+        if n < 0 or tokens < 0 or was.iterations is None:
+            return
+        running = ((engine.running or 0) + (was.running or 0)) / 2
+        prompt = max(0.0, tokens - running * n)
+        self.feed.see(prompt / (at - was_at), own.mine / own.total if own.total else 1.0, at - was_at)
+        if n and engine.running and was.running:
+            kv = ((engine.kv_used_ratio or 0.0) + (was.kv_used_ratio or 0.0)) / 2
+            self.model.learn((at - was_at) * 1000 / n, running, kv, prompt / n)
+
+    # Room
+
+    def _room(self, readings: Readings, own: OwnLoad, now: float, seconds: float) -> Admit | Hold:
+        engine = readings.engine
+        assert engine is not None
+        assert self._live_at is not None
+        most = self.policy.max_slots - own.others
+        is_idle = now - self._live_at >= IDLE_SECONDS
+        if most <= 0:
+            return Hold(Reason.FULL, f"{own.others} other batch requests fill {self.policy.max_slots} slots")
+        kv = engine.kv_used_ratio or 0.0
+        if kv > KV_FULL_RATIO:
+            return self._full(own, most, f"{kv:.0%} of the cache is in use", readings)
+        if engine.iterations is None and not self.in_engine:
+            return self._blind(own, most, readings, is_idle=is_idle)
+        return self._modelled(readings, own, most, engine.running or 0, kv, seconds, is_idle=is_idle)
+
+    def _modelled(
+        self,
+        readings: Readings,
+        own: OwnLoad,
+        most: int,
+        running: int,
+        kv: float,
+        seconds: float,
+        *,
+        is_idle: bool,
+    ) -> Admit | Hold:
+        target = self._target(is_idle=is_idle)
+        base = self.model.milliseconds(running, kv, 0.0)
+        if base > DECODE_SHARE * target and own.total > 0:
+            return self._full(own, most, f"an iteration takes {base:.0f} ms of {target:.0f} without a prompt", readings)
+        slots = self.gate.widen(most, own.mine)
+        room = self.model.prompt_tokens(target, running, kv)
+        room = min(room, self.policy.chunk_tokens - running)
+        if self.in_engine:
+            return Admit(slots, max(0, int(room)))
+        rate = room * 1000 / target - self.feed.live_rate
+        self.feed.fill(rate * (most / self.policy.max_slots), seconds)
+        if self.feed.tokens < 1:
+            return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
+        return Admit(slots, int(self.feed.tokens))
+
+    def _target(self, *, is_idle: bool) -> float:
+        return max(self.target_ms, IDLE_SHARE * self.target_ms / self.outer.share) if is_idle else self.target_ms
+
+    def _blind(self, own: OwnLoad, most: int, readings: Readings, *, is_idle: bool) -> Admit | Hold:
+        """An engine that does not count its iterations: everything while idle, else a few, fewer when live requests feel it."""
+        running, _ = fail_safe.live(readings, own)
+        if is_idle:
+            return Admit(most, UNBOUNDED_TOKENS)
+        few = min(most - running, max(1, int(self.policy.max_slots * BLIND_SHARE * self.outer.share)))
+        if few <= 0:
+            return Hold(Reason.FULL, f"{running} live requests fill {self.policy.max_slots} slots")
+        return Admit(self.gate.widen(few, own.mine), self.policy.chunk_tokens)
+
+    def _full(self, own: OwnLoad, most: int, why: str, readings: Readings) -> Admit | Hold:
+        """No room. In mode `deadline`, work that is pressed keeps a small share all the same."""
+        if self.policy.mode == "deadline" and readings.pressed and (readings.engine is not None):
+            kept = min(most, max(1, int(self.policy.max_slots * self.policy.deadline_share)))
+            if (readings.engine.kv_used_ratio or 0.0) <= KV_FULL_RATIO:
+                return Admit(kept, self.policy.chunk_tokens)
+        return Hold(Reason.FULL, why)
+
+    # In an engine of our own
+
+    def slice_tokens(self, running: int, kv_ratio: float, live_prompt: int, now: float) -> int:
+        """Batch prompt tokens for the next iteration beside `live_prompt` live ones. 0 under a hold or an old decision."""
+        if not isinstance(self.decision, Admit) or self._decided_at is None:
+            return 0
+        if now - self._decided_at > self.policy.max_age_seconds:
+            return 0
+        assert self._live_at is not None
+        target = self._target(is_idle=now - self._live_at >= IDLE_SECONDS)
+        room = self.model.prompt_tokens(target, running, kv_ratio) - live_prompt
+        return max(0, min(int(room), self.policy.chunk_tokens - running - live_prompt))
+
+    def learn_iteration(self, ms: float, sequences: int, kv_ratio: float, prompt: int) -> None:
+        """One iteration of our own engine: its time, and what was in it."""
+        self.model.learn(ms, sequences, kv_ratio, prompt)

@@ -1,0 +1,101 @@
+"""The admission that production runs, in its two uses. The class is the production class; the clock is the replay's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.admission import Admit, EngineReading, GpuReading, Hold, LiveReading, Objectives, OwnLoad, Policy, Readings
+from scheduler.headroom import Headroom
+from scheduler.simulator.engine import Iteration
+from scheduler.simulator.replay import Replay
+
+GPU: Final = "GPU-0"
+MAX_SLOTS: Final = 64
+UNPREFILLED: Final = 2
+LEARN_EVERY: Final = 4
+
+
+def readings(replay: Replay) -> Readings:
+    """What a worker would know now, each value with its age."""
+    s, now = replay.signals, replay.now
+    engine = EngineReading(
+        now - s.engine_at, s.running, s.waiting, s.kv_ratio, s.iterations, s.iteration_tokens
+    )
+    live = LiveReading(now - s.live_at, s.live_running, s.live_waiting, s.ttft_p99, s.tpot_p99)
+    gpu = GpuReading(GPU, now - s.nvml_at, s.busy_ratio)
+    return Readings(engine, live, (gpu,), needs_live=True, declared_gpus=(GPU,))
+
+
+def policy(ttft_seconds: float, inter_token_seconds: float, chunk: int) -> Policy:
+    """One configuration for every trace; only the objectives are the trace's own."""
+    return Policy(MAX_SLOTS, chunk_tokens=chunk, objectives=Objectives(ttft_seconds, inter_token_seconds))
+
+
+class OverUpstream:
+    """Whole requests only: slots, and prompt tokens per decision."""
+
+    name = "ours over an upstream"
+
+    def __init__(self, policy: Policy) -> None:
+        self.headroom = Headroom(policy)
+        self.decisions: list[tuple[float, Admit | Hold]] = []
+
+    def tick(self, replay: Replay) -> None:
+        decision = self.headroom.decide(readings(replay), OwnLoad(replay.own), replay.now)
+        obey(replay, decision)
+        if isinstance(decision, Admit):
+            self._feed(replay, decision)
+
+    def _feed(self, replay: Replay, admit: Admit) -> None:
+        tokens = admit.prompt_tokens
+        while replay.own < admit.slots and tokens > 0:
+            begun = replay.start()
+            self.headroom.started(begun)
+            tokens -= begun
+
+    def own_tokens(self, replay: Replay) -> int:
+        return replay.replica.limits.chunk
+
+    def after(self, replay: Replay, it: Iteration) -> None:
+        return
+
+
+class InEngine:
+    """A budget of batch prompt tokens for each iteration."""
+
+    name = "ours in the engine"
+
+    def __init__(self, policy: Policy) -> None:
+        self.headroom = Headroom(policy, in_engine=True)
+        self._slots = 0
+        self._before = 0.0
+
+    def tick(self, replay: Replay) -> None:
+        decision = self.headroom.decide(readings(replay), OwnLoad(replay.own), replay.now)
+        obey(replay, decision)
+        self._slots = decision.slots if isinstance(decision, Admit) else 0
+
+    def own_tokens(self, replay: Replay) -> int:
+        r = replay.replica
+        while replay.own < self._slots and replay.own_unprefilled < UNPREFILLED:
+            self.headroom.started(replay.start())
+        if not replay.own_unprefilled:
+            return 0
+        decoding = r.live_decoding + r.own_decoding
+        live = min(r.limits.chunk - decoding, r.live_prefill_tokens) if r.prefills or r.waiting else 0
+        self._before = r.kv / r.limits.kv
+        return self.headroom.slice_tokens(decoding, self._before, live, replay.now)
+
+    def after(self, replay: Replay, it: Iteration) -> None:
+        r = replay.replica
+        if r.index % LEARN_EVERY == 0:
+            self.headroom.learn_iteration(it.ms, it.decoding, r.kv / r.limits.kv, it.live_prompt + it.own_prompt)
+
+
+def obey(replay: Replay, decision: Admit | Hold) -> None:
+    """What a hold gives up."""
+    if isinstance(decision, Hold):
+        if decision.cancel_unprefilled:
+            replay.cancel_unprefilled()
+        if decision.cancel_decoding:
+            replay.cancel_decoding(decision.cancel_decoding)
