@@ -27,6 +27,7 @@ class EngineReading:
     kv_used_ratio: float | None = None
     iterations: int | None = None
     iteration_tokens: int | None = None
+    kv_capacity_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,14 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class OwnLoad:
-    """Batch requests in flight on the instance: of this worker, and of every other one (fresh grants)."""
+    """Batch requests in flight on the instance: of this worker, and of every other one (fresh grants).
+
+    `prompt_tokens` is what the prompts of this worker's requests hold in the cache; None where nobody counted.
+    """
 
     mine: int = 0
     others: int = 0
+    prompt_tokens: int | None = None
 
     @property
     def total(self) -> int:

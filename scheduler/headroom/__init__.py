@@ -1,5 +1,5 @@
 """The room live traffic leaves: how much batch work may run now. Pure; the clock is passed in."""
 
-from scheduler.headroom.policy import Headroom
+from scheduler.headroom.policy import Headroom, Row
 
-__all__ = ["Headroom"]
+__all__ = ["Headroom", "Row"]

@@ -10,6 +10,7 @@ from math import exp
 from typing import Final
 
 SECONDS_KEPT: Final = 0.5
+MOST_SECONDS: Final = 1.0
 SMOOTH_SECONDS: Final = 3.0
 
 
@@ -21,6 +22,7 @@ class Feed:
     live_rate: float = 0.0
     own_rate: float = 0.0
     _started: float = 0.0
+    _filled_at: float | None = None
 
     def start(self, prompt_tokens: int) -> None:
         """A request with so many prompt tokens was started."""
@@ -35,11 +37,14 @@ class Feed:
         self.own_rate += weight * (own - self.own_rate)
         self.live_rate += weight * (prompt_rate - own - self.live_rate)
 
-    def fill(self, rate: float, seconds: float) -> None:
+    def fill(self, rate: float, now: float) -> None:
         """Time passes with room for `rate`; what is not used within half a second is gone."""
+        seconds = 0.0 if self._filled_at is None else min(MOST_SECONDS, max(0.0, now - self._filled_at))
+        self._filled_at = now
         most = max(1.0, rate * SECONDS_KEPT)
         self.tokens = min(most, self.tokens + max(0.0, rate) * seconds)
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
         """Nothing is kept for later over a hold that lasts."""
         self.tokens = min(0.0, self.tokens)
+        self._filled_at = now

@@ -6,20 +6,29 @@ from dataclasses import dataclass
 from typing import Final
 
 EVERY_SECONDS: Final = 5.0
-HIGH: Final = 0.95
-LOW: Final = 0.90
-SHRINK: Final = 0.95
-GROW: Final = 0.02
+AIM: Final = 0.9
+GAIN: Final = 0.04
+BREACH_GAIN: Final = 0.15
+MOST_STEP: Final = 0.03
 LEAST: Final = 0.3
-MOST: Final = 1.05
+MOST: Final = 0.97
 FIRST: Final = 0.7
+FIRST_BURDEN: Final = 0.12
+LEAST_BURDEN: Final = 0.08
+MOST_BURDEN: Final = 0.14
+BURDEN_GROW: Final = 0.001
+BURDEN_SHRINK: Final = 0.8
 
 
 @dataclass
 class OuterLoop:
-    """`share` of the inter-token objective is the iteration time to aim at; between LEAST and MOST."""
+    """`share` of the inter-token objective is the iteration time to aim at. `burden` is the share of it that own decoding may add.
+
+    The percentiles are those of a minute, so the gain is low: what is changed now shows a minute later.
+    """
 
     share: float = FIRST
+    burden: float = FIRST_BURDEN
     moved_at: float | None = None
 
     def move(self, pressure: float | None, now: float) -> float:
@@ -29,8 +38,13 @@ class OuterLoop:
         self.moved_at = now
         if pressure is None:
             return self.share
-        if pressure > HIGH:
-            self.share = max(LEAST, self.share * SHRINK)
-        elif pressure < LOW:
-            self.share = min(MOST, self.share + GROW)
+        gain = GAIN if pressure <= 1.0 else BREACH_GAIN
+        step = max(-MOST_STEP, min(MOST_STEP, gain * (AIM - pressure)))
+        self.share = max(LEAST, min(MOST, self.share + step))
+        if pressure < AIM:
+            self.burden = min(MOST_BURDEN, self.burden + BURDEN_GROW)
         return self.share
+
+    def queued(self) -> None:
+        """Live requests had to queue for more than a moment: what decodes for batches would have made that longer."""
+        self.burden = max(LEAST_BURDEN, self.burden * BURDEN_SHRINK)

@@ -21,12 +21,25 @@ from slackwater.explain import Reason
 IDLE_SECONDS: Final = 2.0
 FOREIGN_SECONDS: Final = 2.0
 LONG_WAIT_SECONDS: Final = 2.0
-DECODE_SHARE: Final = 0.75
+DECODE_SHARE: Final = 1.0
 KV_FULL_RATIO: Final = 0.85
 KV_EMERGENCY_RATIO: Final = 0.93
 BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the next iteration of our own engine holds before batch prompts: `sequences` that decode, live prompt tokens and their
+    attention (Σ chunk·(past + chunk/2)), live requests that will not begin in it, and how far the batch prompt at hand has come."""
+
+    sequences: int
+    kv_ratio: float
+    live_prompt: int = 0
+    live_attention: float = 0.0
+    live_waiting: int = 0
+    past: int = 0
 
 
 @dataclass
@@ -58,16 +71,15 @@ class Headroom:
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
-        seconds = 0.0 if self._decided_at is None else min(1.0, max(0.0, now - self._decided_at))
         self._decided_at = now
         self.decision = fail_safe.missing(readings, self.policy) or self._veto(readings, own, now)
         if isinstance(self.decision, Hold) and self.decision.reason is Reason.NO_SIGNAL:
             self._seen = None
-            self.feed.stop()
+            self.feed.stop(now)
             return self.decision
         self._learn(readings, own, now)
         if isinstance(self.decision, Admit):
-            self.decision = self._room(readings, own, now, seconds)
+            self.decision = self._room(readings, own, now)
         return self.decision
 
     # Vetoes
@@ -85,7 +97,7 @@ class Headroom:
             return foreign
         cooling = self.gate.cooling(now)
         if cooling > 0:
-            self.feed.stop()
+            self.feed.stop(now)
             return Hold(Reason.LIVE_WAITING, f"live requests were waiting; {cooling:.1f} s of quiet to go")
         if self.policy.mode == "strict" and running > 0:
             return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
@@ -93,12 +105,14 @@ class Headroom:
 
     def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
         """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
-        lasted = self.gate.close(now)
+        was_long, lasted = self.gate.was_long, self.gate.close(now)
         kv = readings.engine.kv_used_ratio if readings.engine else None
         is_full = kv is not None and kv > KV_EMERGENCY_RATIO
-        is_long = lasted >= LONG_WAIT_SECONDS
+        is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine
         if self.gate.was_long:
-            self.feed.stop()
+            self.feed.stop(now)
+            if not was_long:
+                self.outer.queued()
         return Hold(
             Reason.LIVE_WAITING,
             f"{waiting} live requests are waiting",
@@ -154,7 +168,7 @@ class Headroom:
 
     # Room
 
-    def _room(self, readings: Readings, own: OwnLoad, now: float, seconds: float) -> Admit | Hold:
+    def _room(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         engine = readings.engine
         assert engine is not None
         assert self._live_at is not None
@@ -167,33 +181,45 @@ class Headroom:
             return self._full(own, most, f"{kv:.0%} of the cache is in use", readings)
         if engine.iterations is None and not self.in_engine:
             return self._blind(own, most, readings, is_idle=is_idle)
-        return self._modelled(readings, own, most, engine.running or 0, kv, seconds, is_idle=is_idle)
+        return self._modelled(readings, own, most, engine, now, is_idle=is_idle)
 
     def _modelled(
         self,
         readings: Readings,
         own: OwnLoad,
         most: int,
-        running: int,
-        kv: float,
-        seconds: float,
+        engine: EngineReading,
+        now: float,
         *,
         is_idle: bool,
     ) -> Admit | Hold:
+        running, kv = engine.running or 0, engine.kv_used_ratio or 0.0
+        inter_token_ms = self.target_ms / self.outer.share
         target = self._target(is_idle=is_idle)
         base = self.model.milliseconds(running, kv, 0.0)
-        if base > DECODE_SHARE * target and own.total > 0:
-            return self._full(own, most, f"an iteration takes {base:.0f} ms of {target:.0f} without a prompt", readings)
+        if base > DECODE_SHARE * self.target_ms and own.total > 0:
+            return self._full(own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings)
+        burden = self._burden(engine, own)
+        if burden > self.outer.burden * inter_token_ms:
+            return self._full(own, most, f"what decodes for batches adds {burden:.0f} ms to an iteration", readings)
         slots = self.gate.widen(most, own.mine)
-        room = self.model.prompt_tokens(target, running, kv)
-        room = min(room, self.policy.chunk_tokens - running)
+        room = min(self.model.room(target, base, running), self.policy.chunk_tokens - running)
         if self.in_engine:
             return Admit(slots, max(0, int(room)))
         rate = room * 1000 / target - self.feed.live_rate
-        self.feed.fill(rate * (most / self.policy.max_slots), seconds)
+        self.feed.fill(rate * (most / self.policy.max_slots), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
         return Admit(slots, int(self.feed.tokens))
+
+    def _burden(self, engine: EngineReading, own: OwnLoad) -> float:
+        """Milliseconds that own decoding adds to every iteration, also to those of a burst of live prompts."""
+        kv = engine.kv_used_ratio or 0.0
+        share = kv * own.total / max(1, engine.running or 0, own.total)
+        if own.prompt_tokens is not None and engine.kv_capacity_tokens:
+            share = own.prompt_tokens / engine.kv_capacity_tokens * own.total / max(1, own.mine)
+        _, sequences, cache, *_ = self.model.coefficients
+        return sequences * own.total / 64 + cache * min(kv, share)
 
     def _target(self, *, is_idle: bool) -> float:
         return max(self.target_ms, IDLE_SHARE * self.target_ms / self.outer.share) if is_idle else self.target_ms
@@ -218,17 +244,26 @@ class Headroom:
 
     # In an engine of our own
 
-    def slice_tokens(self, running: int, kv_ratio: float, live_prompt: int, now: float) -> int:
-        """Batch prompt tokens for the next iteration beside `live_prompt` live ones. 0 under a hold or an old decision."""
-        if not isinstance(self.decision, Admit) or self._decided_at is None:
+    def slice_tokens(self, row: Row, now: float) -> int:
+        """Batch prompt tokens for the next iteration. 0 while a live request waits, under a hold, and when the decision is old.
+
+        A hold for a live request that was waiting a moment ago is over as soon as the engine itself sees none waiting.
+        """
+        if row.live_waiting or self._decided_at is None or now - self._decided_at > self.policy.max_age_seconds:
             return 0
-        if now - self._decided_at > self.policy.max_age_seconds:
+        if not (isinstance(self.decision, Admit) or self._is_passing):
             return 0
         assert self._live_at is not None
-        target = self._target(is_idle=now - self._live_at >= IDLE_SECONDS)
-        room = self.model.prompt_tokens(target, running, kv_ratio) - live_prompt
-        return max(0, min(int(room), self.policy.chunk_tokens - running - live_prompt))
+        target = self._target(is_idle=now - self._live_at >= IDLE_SECONDS and row.live_prompt == 0)
+        base = self.model.milliseconds(row.sequences, row.kv_ratio, row.live_prompt, row.live_attention)
+        used = row.sequences + row.live_prompt
+        return max(0, min(int(self.model.room(target, base, used, row.past)), self.policy.chunk_tokens - used))
 
-    def learn_iteration(self, ms: float, sequences: int, kv_ratio: float, prompt: int) -> None:
+    @property
+    def _is_passing(self) -> bool:
+        held = isinstance(self.decision, Hold) and self.decision.reason is Reason.LIVE_WAITING
+        return held and not self.gate.was_long
+
+    def learn_iteration(self, ms: float, sequences: int, kv_ratio: float, prompt: int, attention: float) -> None:
         """One iteration of our own engine: its time, and what was in it."""
-        self.model.learn(ms, sequences, kv_ratio, prompt)
+        self.model.learn(ms, sequences, kv_ratio, prompt, attention)

@@ -50,6 +50,8 @@ class Iteration:
     live_decoding: int = 0
     live_prompt: int = 0
     own_prompt: int = 0
+    attention: float = 0.0
+    kv: int = 0
     ended_live: list[Sequence] = field(default_factory=list)
     ended_own: list[Sequence] = field(default_factory=list)
     first_live: list[Sequence] = field(default_factory=list)
@@ -86,6 +88,19 @@ class Replica:
     def live_prefill_tokens(self) -> int:
         """Prompt tokens that live requests still wait for."""
         return sum(s.prompt - s.past for s in self.prefills) + sum(s.prompt for s in self.waiting)
+
+    def next_live(self, room: int) -> tuple[int, float, int]:
+        """What live prompts will take of `room` tokens in the next iteration: tokens, attention, and requests left without any."""
+        used, attention, waiting = 0, 0.0, 0
+        for queue in (self.prefills, self.waiting):
+            for s in queue:
+                take = min(s.prompt - s.past, room - used)
+                if take <= 0:
+                    waiting += s.past == 0
+                    continue
+                used += take
+                attention += take * (s.past + take / 2)
+        return used, attention, waiting
 
     def arrive(self, sequence: Sequence) -> None:
         (self.waiting if sequence.is_live else self.own_waiting).append(sequence)
@@ -149,6 +164,7 @@ class Replica:
             it.own_prompt, more = self._prefill(self.own_prefills, left, self.limits.cap, it.first_own)
             work += more
         prompt = it.live_prompt + it.own_prompt
+        it.attention, it.kv = work, self.kv
         ended = len(it.first_live) + len(it.first_own)
         it.ms = self.costs.iteration_ms(decoding, self.kv, prompt, work, ended)
         self.index += 1

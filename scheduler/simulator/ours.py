@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.admission import Admit, EngineReading, GpuReading, Hold, LiveReading, Objectives, OwnLoad, Policy, Readings
-from scheduler.headroom import Headroom
-from scheduler.simulator.engine import Iteration
+from scheduler.headroom import Headroom, Row
+from scheduler.simulator.engine import Iteration, Replica
 from scheduler.simulator.replay import Replay
+from slackwater.explain import Reason
 
 GPU: Final = "GPU-0"
 MAX_SLOTS: Final = 64
@@ -19,11 +20,16 @@ def readings(replay: Replay) -> Readings:
     """What a worker would know now, each value with its age."""
     s, now = replay.signals, replay.now
     engine = EngineReading(
-        now - s.engine_at, s.running, s.waiting, s.kv_ratio, s.iterations, s.iteration_tokens
+        now - s.engine_at, s.running, s.waiting, s.kv_ratio, s.iterations, s.iteration_tokens, replay.replica.limits.kv
     )
     live = LiveReading(now - s.live_at, s.live_running, s.live_waiting, s.ttft_p99, s.tpot_p99)
     gpu = GpuReading(GPU, now - s.nvml_at, s.busy_ratio)
     return Readings(engine, live, (gpu,), needs_live=True, declared_gpus=(GPU,))
+
+
+def own(replay: Replay) -> OwnLoad:
+    """What the worker has in flight."""
+    return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()))
 
 
 def policy(ttft_seconds: float, inter_token_seconds: float, chunk: int) -> Policy:
@@ -41,7 +47,7 @@ class OverUpstream:
         self.decisions: list[tuple[float, Admit | Hold]] = []
 
     def tick(self, replay: Replay) -> None:
-        decision = self.headroom.decide(readings(replay), OwnLoad(replay.own), replay.now)
+        decision = self.headroom.decide(readings(replay), own(replay), replay.now)
         obey(replay, decision)
         if isinstance(decision, Admit):
             self._feed(replay, decision)
@@ -68,12 +74,14 @@ class InEngine:
     def __init__(self, policy: Policy) -> None:
         self.headroom = Headroom(policy, in_engine=True)
         self._slots = 0
-        self._before = 0.0
 
     def tick(self, replay: Replay) -> None:
-        decision = self.headroom.decide(readings(replay), OwnLoad(replay.own), replay.now)
+        decision = self.headroom.decide(readings(replay), own(replay), replay.now)
         obey(replay, decision)
-        self._slots = decision.slots if isinstance(decision, Admit) else 0
+        if isinstance(decision, Admit):
+            self._slots = decision.slots
+        elif decision.reason is not Reason.LIVE_WAITING or self.headroom.gate.was_long:
+            self._slots = 0
 
     def own_tokens(self, replay: Replay) -> int:
         r = replay.replica
@@ -81,15 +89,20 @@ class InEngine:
             self.headroom.started(replay.start())
         if not replay.own_unprefilled:
             return 0
+        return self.headroom.slice_tokens(self._row(r), replay.now)
+
+    def _row(self, r: Replica) -> Row:
         decoding = r.live_decoding + r.own_decoding
-        live = min(r.limits.chunk - decoding, r.live_prefill_tokens) if r.prefills or r.waiting else 0
-        self._before = r.kv / r.limits.kv
-        return self.headroom.slice_tokens(decoding, self._before, live, replay.now)
+        room = max(0, r.limits.chunk - decoding)
+        prompt, attention, waiting = r.next_live(room)
+        past = r.own_prefills[0].past if r.own_prefills else 0
+        return Row(decoding, r.kv / r.limits.kv, prompt, attention, waiting, past)
 
     def after(self, replay: Replay, it: Iteration) -> None:
         r = replay.replica
         if r.index % LEARN_EVERY == 0:
-            self.headroom.learn_iteration(it.ms, it.decoding, r.kv / r.limits.kv, it.live_prompt + it.own_prompt)
+            prompt = it.live_prompt + it.own_prompt
+            self.headroom.learn_iteration(it.ms, it.decoding, it.kv / r.limits.kv, prompt, it.attention)
 
 
 def obey(replay: Replay, decision: Admit | Hold) -> None:
