@@ -104,7 +104,8 @@ class Objectives:
 class Policy:
     """What the operator allows. Ages are seconds; `max_slots` is for all workers of the instance together.
 
-    `chunk_tokens` is what the engine computes in one iteration at most. `deadline_share` is the share of the slots that work near
+    `chunk_tokens` is what the engine computes in one iteration at most, `prefill_cap_tokens` what it takes
+    of one batch prompt (vLLM: `--long-prefill-token-threshold`). `deadline_share` is the share of the slots that work near
     its deadline gets in mode `deadline`, whatever the model of iterations says; live requests that wait still come first.
     """
 
@@ -113,6 +114,7 @@ class Policy:
     max_age_seconds: float = 1.0
     lost_age_seconds: float = 5.0
     chunk_tokens: int = 1024
+    prefill_cap_tokens: int | None = None
     deadline_share: float = 0.1
     objectives: Objectives = Objectives()
 

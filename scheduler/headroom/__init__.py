@@ -1,5 +1,5 @@
 """The room live traffic leaves: how much batch work may run now. Pure; the clock is passed in."""
 
-from scheduler.headroom.policy import Headroom, Row
+from scheduler.headroom.policy import Headroom, Row, Slice
 
-__all__ = ["Headroom", "Row"]
+__all__ = ["Headroom", "Row", "Slice"]

@@ -5,8 +5,8 @@ An upstream gets whole prompts, so the last start may overdraw; what was overdra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp
+from dataclasses import dataclass, field
+from math import ceil, exp
 from typing import Final
 
 SECONDS_KEPT: Final = 0.5
@@ -22,12 +22,20 @@ class Feed:
     live_rate: float = 0.0
     own_rate: float = 0.0
     _started: float = 0.0
+    _reading: list[int] = field(default_factory=list)
     _filled_at: float | None = None
 
-    def start(self, prompt_tokens: int) -> None:
-        """A request with so many prompt tokens was started."""
+    def start(self, prompt_tokens: int, iteration: int | None, cap: int) -> None:
+        """A request with so many prompt tokens was started; an iteration computes at most `cap` of them."""
+        if iteration is not None:
+            self._reading.append(iteration + ceil(prompt_tokens / cap))
         self.tokens -= prompt_tokens
         self._started += prompt_tokens
+
+    def prefilling(self, iteration: int) -> int:
+        """Started requests whose prompts cannot have been read by this iteration."""
+        self._reading = [end for end in self._reading if end > iteration]
+        return len(self._reading)
 
     def see(self, prompt_rate: float, share: float, seconds: float) -> None:
         """Prompt tokens a second the engine computed over the last `seconds`. Own starts are `share` of all batch starts."""

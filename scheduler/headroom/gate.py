@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-MOMENT_SECONDS: Final = 0.5
+MOMENT_SECONDS: Final = 1.0
 COOL_SECONDS: Final = 2.0
 RAMP: Final = 0.15
 

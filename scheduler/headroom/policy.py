@@ -27,19 +27,35 @@ KV_EMERGENCY_RATIO: Final = 0.93
 BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
+MOST_PREFILLING: Final = 2
+ENGINE_BURDEN: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the next iteration of our own engine holds before batch prompts: `sequences` that decode, live prompt tokens and their
-    attention (Σ chunk·(past + chunk/2)), live requests that will not begin in it, and how far the batch prompt at hand has come."""
+    """What the next iteration of our own engine would hold before batch prompts.
+
+    `sequences` decode and hold `kv_ratio` of the cache, of them `own_sequences` and `own_kv_ratio` for batches. `live_prompt` are live
+    prompt tokens and `live_attention` their Σ chunk·(past + chunk/2); `live_waiting` live requests will not begin in it; `past` is how far
+    the batch prompt at hand has come.
+    """
 
     sequences: int
     kv_ratio: float
+    own_sequences: int = 0
+    own_kv_ratio: float = 0.0
     live_prompt: int = 0
     live_attention: float = 0.0
     live_waiting: int = 0
     past: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Batch work of one iteration: prompt tokens, and whether the batch requests that decode take part."""
+
+    prompt_tokens: int
+    decode: bool
 
 
 @dataclass
@@ -67,7 +83,8 @@ class Headroom:
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
-        self.feed.start(prompt_tokens)
+        iteration = self._seen[0].iterations if self._seen else None
+        self.feed.start(prompt_tokens, iteration, self.policy.prefill_cap_tokens or self.policy.chunk_tokens)
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
@@ -200,7 +217,8 @@ class Headroom:
         if base > DECODE_SHARE * self.target_ms and own.total > 0:
             return self._full(own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings)
         burden = self._burden(engine, own)
-        if burden > self.outer.burden * inter_token_ms:
+        most_burden = ENGINE_BURDEN if self.in_engine else self.outer.burden
+        if burden > most_burden * inter_token_ms:
             return self._full(own, most, f"what decodes for batches adds {burden:.0f} ms to an iteration", readings)
         slots = self.gate.widen(most, own.mine)
         room = min(self.model.room(target, base, running), self.policy.chunk_tokens - running)
@@ -210,7 +228,10 @@ class Headroom:
         self.feed.fill(rate * (most / self.policy.max_slots), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
-        return Admit(slots, int(self.feed.tokens))
+        prefilling = self.feed.prefilling(engine.iterations or 0)
+        if prefilling >= MOST_PREFILLING:
+            return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
+        return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))
 
     def _burden(self, engine: EngineReading, own: OwnLoad) -> float:
         """Milliseconds that own decoding adds to every iteration, also to those of a burst of live prompts."""
@@ -244,20 +265,25 @@ class Headroom:
 
     # In an engine of our own
 
-    def slice_tokens(self, row: Row, now: float) -> int:
-        """Batch prompt tokens for the next iteration. 0 while a live request waits, under a hold, and when the decision is old.
+    def slice(self, row: Row, now: float) -> Slice:
+        """Batch work of the next iteration. No prompt token while a live request waits, under a hold, and when the decision is old;
+        batch requests that decode pause where live prompts need the iteration.
 
         A hold for a live request that was waiting a moment ago is over as soon as the engine itself sees none waiting.
         """
-        if row.live_waiting or self._decided_at is None or now - self._decided_at > self.policy.max_age_seconds:
-            return 0
-        if not (isinstance(self.decision, Admit) or self._is_passing):
-            return 0
-        assert self._live_at is not None
-        target = self._target(is_idle=now - self._live_at >= IDLE_SECONDS and row.live_prompt == 0)
+        target = self._slice_target(row, now)
         base = self.model.milliseconds(row.sequences, row.kv_ratio, row.live_prompt, row.live_attention)
+        decode = base <= target or not (row.live_prompt or row.live_waiting)
+        is_old = self._decided_at is None or now - self._decided_at > self.policy.max_age_seconds
+        if is_old or row.live_waiting or not decode or not (isinstance(self.decision, Admit) or self._is_passing):
+            return Slice(0, decode)
         used = row.sequences + row.live_prompt
-        return max(0, min(int(self.model.room(target, base, used, row.past)), self.policy.chunk_tokens - used))
+        room = self.model.room(target, base, used, row.past)
+        return Slice(max(0, min(int(room), self.policy.chunk_tokens - used)), decode)
+
+    def _slice_target(self, row: Row, now: float) -> float:
+        is_idle = self._live_at is not None and now - self._live_at >= IDLE_SECONDS and row.live_prompt == 0
+        return self._target(is_idle=is_idle)
 
     @property
     def _is_passing(self) -> bool:

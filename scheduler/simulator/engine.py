@@ -69,7 +69,9 @@ class Replica:
         self.prefills: deque[Sequence] = deque()
         self.own_prefills: deque[Sequence] = deque()
         self.endings: list[tuple[int, int, Sequence]] = []
-        self.kv = self.reserved = self.live_decoding = self.own_decoding = self.own_reserved = 0
+        self.own_index = 0
+        self.own_endings: list[tuple[int, int, Sequence]] = []
+        self.kv = self.own_kv = self.reserved = self.live_decoding = self.own_decoding = self.own_reserved = 0
         self.last = Iteration()
 
     @property
@@ -82,7 +84,7 @@ class Replica:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.endings or self.prefills or self.own_prefills or self.waiting or self.own_waiting)
+        return not (self.endings or self.own_endings or self.prefills or self.own_prefills or self.waiting or self.own_waiting)
 
     @property
     def live_prefill_tokens(self) -> int:
@@ -116,17 +118,15 @@ class Replica:
 
     def cancel_decoding(self, most: int) -> tuple[list[Sequence], int]:
         """At most `most` decoding batch requests leave, the least computed first. Returns them and the tokens that were for nothing."""
-        own = [e for e in self.endings if not e[2].is_live]
-        own.sort(key=lambda e: e[2].prompt + e[2].output - (e[0] - self.index))
+        own = sorted(self.own_endings, key=lambda e: e[2].prompt + e[2].output - (e[0] - self.own_index))
         gone, wasted = own[:most], 0
         for end, _, s in gone:
-            held = s.prompt + s.output - max(0, end - self.index)
+            held = s.prompt + s.output - max(0, end - self.own_index)
             self._free(s, held)
             wasted += held
         self.own_decoding -= len(gone)
-        out = {id_ for _, id_, _ in gone}
-        self.endings = [e for e in self.endings if e[1] not in out]
-        heapify(self.endings)
+        self.own_endings = own[most:]
+        heapify(self.own_endings)
         return [s for _, _, s in gone], wasted
 
     def _free(self, s: Sequence, held: int) -> None:
@@ -134,6 +134,7 @@ class Replica:
         self.reserved -= s.prompt + s.output
         if not s.is_live:
             self.own_reserved -= s.prompt + s.output
+            self.own_kv -= held
 
     def _enter(self, queue: deque[Sequence], into: deque[Sequence], *, live: bool) -> None:
         limits = self.limits
@@ -145,15 +146,19 @@ class Replica:
             self.own_reserved += 0 if live else size
             into.append(queue.popleft())
 
-    def step(self, own_tokens: int, now: float) -> Iteration:
-        """Run one iteration that begins at `now`. Own prompts get at most `own_tokens` of what live prompts leave."""
+    def step(self, own_tokens: int, now: float, *, decode_own: bool = True) -> Iteration:
+        """Run one iteration that begins at `now`. Own prompts get at most `own_tokens` of what live prompts leave.
+
+        Without `decode_own` the batch requests that decode pause for this iteration and keep what they have.
+        """
         if self.waiting:
             self._enter(self.waiting, self.prefills, live=True)
         if self.own_waiting and own_tokens > 0 and not self.waiting:
             self._enter(self.own_waiting, self.own_prefills, live=False)
         it = self.last = Iteration()
         it.live_decoding = self.live_decoding
-        it.decoding = decoding = self.live_decoding + self.own_decoding
+        own_decoding = self.own_decoding if decode_own else 0
+        it.decoding = decoding = self.live_decoding + own_decoding
         room = max(0, self.limits.chunk - decoding)
         work = 0.0
         if self.prefills:
@@ -164,11 +169,13 @@ class Replica:
             it.own_prompt, more = self._prefill(self.own_prefills, left, self.limits.cap, it.first_own)
             work += more
         prompt = it.live_prompt + it.own_prompt
-        it.attention, it.kv = work, self.kv
+        it.attention, it.kv = work, self.kv if decode_own else self.kv - self.own_kv
         ended = len(it.first_live) + len(it.first_own)
-        it.ms = self.costs.iteration_ms(decoding, self.kv, prompt, work, ended)
+        it.ms = self.costs.iteration_ms(decoding, it.kv, prompt, work, ended)
         self.index += 1
+        self.own_index += decode_own
         self.kv += decoding + prompt + ended
+        self.own_kv += own_decoding + it.own_prompt + len(it.first_own)
         self._end(it, now + it.ms / 1000)
         return it
 
@@ -193,24 +200,29 @@ class Replica:
         return used, work
 
     def _end(self, it: Iteration, at: float) -> None:
-        endings, index = self.endings, self.index
-        while endings and endings[0][0] <= index:
-            s = heappop(endings)[2]
+        while self.endings and self.endings[0][0] <= self.index:
+            s = heappop(self.endings)[2]
             self._free(s, s.prompt + s.output)
-            if s.is_live:
-                self.live_decoding -= 1
-                it.ended_live.append(s)
-            else:
-                self.own_decoding -= 1
-                it.ended_own.append(s)
-        for s in (*it.first_live, *it.first_own):
+            self.live_decoding -= 1
+            it.ended_live.append(s)
+        while self.own_endings and self.own_endings[0][0] <= self.own_index:
+            s = heappop(self.own_endings)[2]
+            self._free(s, s.prompt + s.output)
+            self.own_decoding -= 1
+            it.ended_own.append(s)
+        for s in it.first_live:
             s.first_at = at
-            if s.output <= 1:
-                self._free(s, s.prompt + 1)
-                (it.ended_live if s.is_live else it.ended_own).append(s)
-                continue
-            heappush(endings, (index + s.output - 1, s.id, s))
-            if s.is_live:
+            if s.output > 1:
+                heappush(self.endings, (self.index + s.output - 1, s.id, s))
                 self.live_decoding += 1
             else:
+                self._free(s, s.prompt + 1)
+                it.ended_live.append(s)
+        for s in it.first_own:
+            s.first_at = at
+            if s.output > 1:
+                heappush(self.own_endings, (self.own_index + s.output - 1, s.id, s))
                 self.own_decoding += 1
+            else:
+                self._free(s, s.prompt + 1)
+                it.ended_own.append(s)

@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.admission import Admit, EngineReading, GpuReading, Hold, LiveReading, Objectives, OwnLoad, Policy, Readings
 from scheduler.headroom import Headroom, Row
-from scheduler.simulator.engine import Iteration, Replica
+from scheduler.simulator.engine import Iteration, Limits, Replica
 from scheduler.simulator.replay import Replay
 from slackwater.explain import Reason
 
@@ -32,9 +32,10 @@ def own(replay: Replay) -> OwnLoad:
     return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()))
 
 
-def policy(ttft_seconds: float, inter_token_seconds: float, chunk: int) -> Policy:
+def policy(ttft_seconds: float, inter_token_seconds: float, limits: Limits) -> Policy:
     """One configuration for every trace; only the objectives are the trace's own."""
-    return Policy(MAX_SLOTS, chunk_tokens=chunk, objectives=Objectives(ttft_seconds, inter_token_seconds))
+    objectives = Objectives(ttft_seconds, inter_token_seconds)
+    return Policy(MAX_SLOTS, chunk_tokens=limits.chunk, prefill_cap_tokens=limits.cap, objectives=objectives)
 
 
 class OverUpstream:
@@ -87,16 +88,16 @@ class InEngine:
         r = replay.replica
         while replay.own < self._slots and replay.own_unprefilled < UNPREFILLED:
             self.headroom.started(replay.start())
-        if not replay.own_unprefilled:
-            return 0
-        return self.headroom.slice_tokens(self._row(r), replay.now)
+        part = self.headroom.slice(self._row(r), replay.now)
+        return part.prompt_tokens if part.decode else -1
 
     def _row(self, r: Replica) -> Row:
         decoding = r.live_decoding + r.own_decoding
         room = max(0, r.limits.chunk - decoding)
         prompt, attention, waiting = r.next_live(room)
         past = r.own_prefills[0].past if r.own_prefills else 0
-        return Row(decoding, r.kv / r.limits.kv, prompt, attention, waiting, past)
+        kv = r.limits.kv
+        return Row(decoding, r.kv / kv, r.own_decoding, r.own_kv / kv, prompt, attention, waiting, past)
 
     def after(self, replay: Replay, it: Iteration) -> None:
         r = replay.replica

@@ -55,7 +55,9 @@ class Strategy(Protocol):
 
     def tick(self, replay: Replay) -> None: ...
 
-    def own_tokens(self, replay: Replay) -> int: ...
+    def own_tokens(self, replay: Replay) -> int:
+        """Batch prompt tokens of the next iteration; negative when batch requests that decode pause as well."""
+        ...
 
     def after(self, replay: Replay, it: Iteration) -> None: ...
 
@@ -169,11 +171,15 @@ class Replay:
                 self._tick()
             tokens = self.strategy.own_tokens(self)
             replica = self.replica
-            if replica.is_idle or (tokens <= 0 and not (replica.endings or replica.prefills or replica.waiting)):
+            if replica.is_idle or not (tokens > 0 or self._has_work(decode_own=tokens >= 0)):
                 self._skip()
             else:
                 self._step(tokens)
         return self.measured
+
+    def _has_work(self, *, decode_own: bool) -> bool:
+        r = self.replica
+        return bool(r.endings or r.prefills or r.waiting or (decode_own and r.own_endings))
 
     def _arrive(self) -> None:
         arrivals, i = self.arrivals, self._next_arrival
@@ -205,7 +211,7 @@ class Replay:
         self.cancel_decoding(1 << 30)
 
     def _step(self, tokens: int) -> None:
-        it = self.replica.step(tokens, self.now)
+        it = self.replica.step(max(0, tokens), self.now, decode_own=tokens >= 0)
         seconds = it.ms / 1000
         m = self.measured
         self._burst(it)
