@@ -6,7 +6,7 @@ An upstream gets whole prompts, so the last start may overdraw; what was overdra
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil, exp
+from math import exp
 from typing import Final
 
 SECONDS_KEPT: Final = 0.5
@@ -22,20 +22,28 @@ class Feed:
     live_rate: float = 0.0
     own_rate: float = 0.0
     _started: float = 0.0
-    _reading: list[int] = field(default_factory=list)
+    _reading: list[tuple[float, float, int]] = field(default_factory=list)
     _filled_at: float | None = None
 
-    def start(self, prompt_tokens: int, iteration: int | None, cap: int) -> None:
+    def start(self, prompt_tokens: int, iteration: float | None, cap: int) -> None:
         """A request with so many prompt tokens was started; an iteration computes at most `cap` of them."""
-        if iteration is not None:
-            self._reading.append(iteration + ceil(prompt_tokens / cap))
         self.tokens -= prompt_tokens
         self._started += prompt_tokens
+        if iteration is not None:
+            self._reading.append((iteration, iteration + prompt_tokens / cap, cap))
 
-    def prefilling(self, iteration: int) -> int:
+    def prefilling(self, iteration: float) -> int:
         """Started requests whose prompts cannot have been read by this iteration."""
-        self._reading = [end for end in self._reading if end > iteration]
-        return len(self._reading)
+        return sum(1 for _, end, _ in self._reading if end > iteration)
+
+    def attention(self, begin: float, end: float) -> float:
+        """Σ chunk·(past + chunk/2) of own prompts over the iterations from `begin` to `end`, as if nothing had delayed them."""
+        total = 0.0
+        for first, last, cap in self._reading:
+            a, b = max(begin, first) - first, min(end, last) - first
+            total += cap * cap * (b * b - a * a) / 2 if b > a else 0.0
+        self._reading = [r for r in self._reading if r[1] > end]
+        return total
 
     def see(self, prompt_rate: float, share: float, seconds: float) -> None:
         """Prompt tokens a second the engine computed over the last `seconds`. Own starts are `share` of all batch starts."""

@@ -11,11 +11,11 @@ GAIN: Final = 0.04
 BREACH_GAIN: Final = 0.15
 MOST_STEP: Final = 0.03
 LEAST: Final = 0.3
-MOST: Final = 0.97
-FIRST: Final = 0.7
-FIRST_BURDEN: Final = 0.12
-LEAST_BURDEN: Final = 0.08
-MOST_BURDEN: Final = 0.14
+MOST: Final = 0.7
+FIRST: Final = 0.6
+FIRST_BURDEN: Final = 0.06
+LEAST_BURDEN: Final = 0.05
+MOST_BURDEN: Final = 0.07
 BURDEN_GROW: Final = 0.001
 BURDEN_SHRINK: Final = 0.8
 
@@ -28,6 +28,8 @@ class OuterLoop:
     """
 
     share: float = FIRST
+    least: float = LEAST
+    most: float = MOST
     burden: float = FIRST_BURDEN
     moved_at: float | None = None
 
@@ -40,7 +42,7 @@ class OuterLoop:
             return self.share
         gain = GAIN if pressure <= 1.0 else BREACH_GAIN
         step = max(-MOST_STEP, min(MOST_STEP, gain * (AIM - pressure)))
-        self.share = max(LEAST, min(MOST, self.share + step))
+        self.share = max(self.least, min(self.most, self.share + step))
         if pressure < AIM:
             self.burden = min(MOST_BURDEN, self.burden + BURDEN_GROW)
         return self.share

@@ -28,6 +28,7 @@ BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
 MOST_PREFILLING: Final = 2
+ENGINE_SHARES: Final = (0.6, 0.75)
 ENGINE_BURDEN: Final = 0.2
 
 
@@ -76,15 +77,23 @@ class Headroom:
     decision: Admit | Hold = field(default_factory=lambda: Hold(Reason.NO_SIGNAL))
 
     def __post_init__(self) -> None:
+        if self.in_engine:
+            self.outer.least, self.outer.most = ENGINE_SHARES
         self._decided_at: float | None = None
         self._seen: tuple[EngineReading, float] | None = None
         self._foreign_since: float | None = None
         self._live_at: float | None = None
+        self._pace = 0.0
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
-        iteration = self._seen[0].iterations if self._seen else None
-        self.feed.start(prompt_tokens, iteration, self.policy.prefill_cap_tokens or self.policy.chunk_tokens)
+        self.feed.start(prompt_tokens, self._iteration(), self.policy.prefill_cap_tokens or self.policy.chunk_tokens)
+
+    def _iteration(self) -> float | None:
+        """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then."""
+        if self._seen is None or self._seen[0].iterations is None or self._decided_at is None:
+            return None
+        return self._seen[0].iterations + max(0.0, self._decided_at - self._seen[1]) * self._pace
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
@@ -179,9 +188,11 @@ class Headroom:
         running = ((engine.running or 0) + (was.running or 0)) / 2
         prompt = max(0.0, tokens - running * n)
         self.feed.see(prompt / (at - was_at), own.mine / own.total if own.total else 1.0, at - was_at)
+        self._pace = n / (at - was_at)
+        attention = self.feed.attention(was.iterations, engine.iterations)
         if n and engine.running and was.running:
             kv = ((engine.kv_used_ratio or 0.0) + (was.kv_used_ratio or 0.0)) / 2
-            self.model.learn((at - was_at) * 1000 / n, running, kv, prompt / n)
+            self.model.learn((at - was_at) * 1000 / n, running, kv, prompt / n, attention / n)
 
     # Room
 
@@ -228,7 +239,7 @@ class Headroom:
         self.feed.fill(rate * (most / self.policy.max_slots), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
-        prefilling = self.feed.prefilling(engine.iterations or 0)
+        prefilling = self.feed.prefilling(self._iteration() or 0.0)
         if prefilling >= MOST_PREFILLING:
             return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
         return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))
