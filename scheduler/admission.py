@@ -80,12 +80,14 @@ class Readings:
 class OwnLoad:
     """Batch requests in flight on the instance: of this worker, and of every other one (fresh grants).
 
-    `prompt_tokens` is what the prompts of this worker's requests hold in the cache; None where nobody counted.
+    `prompt_tokens` is what the prompts of this worker's requests hold in the cache; None where nobody counted. `waiting` of them are known
+    to stand in the engine's queue, which only an engine of our own can tell.
     """
 
     mine: int = 0
     others: int = 0
     prompt_tokens: int | None = None
+    waiting: int = 0
 
     @property
     def total(self) -> int:

@@ -41,7 +41,7 @@ def live(readings: Readings, own: OwnLoad) -> tuple[int, int]:
     if engine is None or engine.running is None or engine.waiting is None:
         return running, waiting
     beyond = max(0, engine.running + engine.waiting - own.total - running - waiting)
-    others_waiting = min(engine.waiting, beyond)
+    others_waiting = min(max(0, engine.waiting - own.waiting), beyond)
     return running + beyond - others_waiting, waiting + others_waiting
 
 

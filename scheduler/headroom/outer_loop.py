@@ -15,7 +15,7 @@ MOST: Final = 0.7
 FIRST: Final = 0.6
 FIRST_BURDEN: Final = 0.06
 LEAST_BURDEN: Final = 0.05
-MOST_BURDEN: Final = 0.07
+MOST_BURDEN: Final = 0.06
 BURDEN_GROW: Final = 0.001
 BURDEN_SHRINK: Final = 0.8
 

@@ -20,7 +20,7 @@ from slackwater.explain import Reason
 
 IDLE_SECONDS: Final = 2.0
 FOREIGN_SECONDS: Final = 2.0
-LONG_WAIT_SECONDS: Final = 2.0
+LONG_WAIT_SECONDS: Final = 4.0
 DECODE_SHARE: Final = 1.0
 KV_FULL_RATIO: Final = 0.85
 KV_EMERGENCY_RATIO: Final = 0.93
@@ -131,7 +131,7 @@ class Headroom:
 
     def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
         """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
-        was_long, lasted = self.gate.was_long, self.gate.close(now)
+        was_long, lasted = self.gate.was_long, self.gate.close(waiting, now)
         kv = readings.engine.kv_used_ratio if readings.engine else None
         is_full = kv is not None and kv > KV_EMERGENCY_RATIO
         is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine

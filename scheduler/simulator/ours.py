@@ -27,9 +27,10 @@ def readings(replay: Replay) -> Readings:
     return Readings(engine, live, (gpu,), needs_live=True, declared_gpus=(GPU,))
 
 
-def own(replay: Replay) -> OwnLoad:
-    """What the worker has in flight."""
-    return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()))
+def own(replay: Replay, *, knows_queue: bool = False) -> OwnLoad:
+    """What the worker has in flight; an engine of our own also tells which of it stands in its queue."""
+    waiting = len(replay.replica.own_waiting) if knows_queue else 0
+    return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()), waiting)
 
 
 def policy(ttft_seconds: float, inter_token_seconds: float, limits: Limits) -> Policy:
@@ -77,7 +78,7 @@ class InEngine:
         self._slots = 0
 
     def tick(self, replay: Replay) -> None:
-        decision = self.headroom.decide(readings(replay), own(replay), replay.now)
+        decision = self.headroom.decide(readings(replay), own(replay, knows_queue=True), replay.now)
         obey(replay, decision)
         if isinstance(decision, Admit):
             self._slots = decision.slots
@@ -87,7 +88,7 @@ class InEngine:
     def own_tokens(self, replay: Replay) -> int:
         r = replay.replica
         while replay.own < self._slots and replay.own_unprefilled < UNPREFILLED:
-            self.headroom.started(replay.start())
+            self.headroom.started(replay.start(whole=False))
         part = self.headroom.slice(self._row(r), replay.now)
         return part.prompt_tokens if part.decode else -1
 

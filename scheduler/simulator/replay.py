@@ -135,13 +135,14 @@ class Replay:
     def is_faulty(self, what: str) -> bool:
         return any(f.what == what and f.at <= self.now < f.at + f.seconds for f in self.faults)
 
-    def start(self) -> int:
-        """Start the next batch request. Returns its prompt tokens."""
+    def start(self, *, whole: bool = True) -> int:
+        """Start the next batch request, `whole` or in slices. Returns its prompt tokens."""
         id_, prompt, output = self.backlog.take()
         s = Sequence(id_, prompt, output, self.now, is_live=False)
         self.in_flight[id_] = s
         self.replica.arrive(s)
-        self._fed_at = self.now
+        if whole:
+            self._fed_at = self.now
         return prompt
 
     def cancel_unprefilled(self) -> None:
@@ -197,6 +198,8 @@ class Replay:
 
     def _tick(self) -> None:
         self._next_tick += TICK_SECONDS
+        if not self.is_faulty("engine"):
+            self._sample_engine()
         if self.is_faulty("worker"):
             if self._dead_until < self.now:
                 self._kill()
@@ -214,7 +217,7 @@ class Replay:
         it = self.replica.step(max(0, tokens), self.now, decode_own=tokens >= 0)
         seconds = it.ms / 1000
         m = self.measured
-        self._burst(it)
+        self._burst(it, self.now)
         self.now += seconds
         m.busy += seconds
         m.prompt_tokens += it.own_prompt
@@ -237,42 +240,55 @@ class Replay:
         every.append(value)
         recent.add(self.now, value)
 
-    def _burst(self, it: Iteration) -> None:
-        """How long batch prompts went on after live prompts came that fill more than one iteration."""
-        if it.own_prompt:
-            self._fed_at = self.now
+    def _burst(self, it: Iteration, began_at: float) -> None:
+        """How long batch prompts were started or computed after live requests had to wait for their turn, where they waited for long."""
         feeding = it.own_prompt > 0
         self.measured.opens += feeding and not self._was_feeding
         self._was_feeding = feeding
-        is_burst = self.replica.live_prefill_tokens > self.replica.limits.chunk
+        prefills = self.replica.prefills
+        is_burst = bool(self.replica.waiting or (prefills and prefills[-1].past == 0))
         if is_burst and self._burst_at is None:
-            self._burst_at = self.now
+            self._burst_at = began_at
         elif not is_burst and self._burst_at is not None:
-            if self.now - self._burst_at >= BURST_SECONDS:
+            if began_at - self._burst_at >= BURST_SECONDS:
                 self.measured.stops.append(max(0.0, self._fed_at - self._burst_at))
             self._burst_at = None
+        if feeding:
+            self._fed_at = began_at
+
+    def _sample_engine(self) -> None:
+        """The worker scrapes the engine just before it decides."""
+        s, r = self.signals, self.replica
+        begun = sum(1 for q in (*r.prefills, *r.own_prefills) if q.past == 0)
+        s.engine_at = self.now
+        s.waiting = begun + len(r.waiting) + len(r.own_waiting)
+        s.running = r.live_running + r.own_running - begun
+        s.kv_ratio = r.kv / r.limits.kv
+        s.iterations, s.iteration_tokens = r.index, self._tokens
 
     def _sample(self) -> None:
+        """What comes at its own time: the gateways' rows, and the GPU."""
         self._next_sample += TICK_SECONDS
-        s, r, now = self.signals, self.replica, self.now
-        if not self.is_faulty("engine"):
-            begun = [q for q in (*r.prefills, *r.own_prefills) if q.past == 0]
-            s.engine_at = now
-            s.waiting = len(begun) + len(r.waiting) + len(r.own_waiting)
-            s.running = r.live_running + r.own_running - len(begun)
-            s.kv_ratio = r.kv / r.limits.kv
-            s.iterations, s.iteration_tokens = r.index, self._tokens
         if not self.is_faulty("live"):
-            s.live_at = now
-            s.live_waiting = len(r.waiting) + sum(1 for q in r.prefills if q.past == 0)
-            s.live_running = r.live_running - (s.live_waiting - len(r.waiting))
-            if now - self._p99_at >= 1.0:
-                self._p99_at = now
-                s.ttft_p99, s.tpot_p99 = self._ttft.p99(now), self._tpot.p99(now)
+            self._sample_live()
         if not self.is_faulty("nvml"):
-            self._busy.append((now, self.measured.busy))
-            while len(self._busy) > 2 and self._busy[0][0] < now - 1.0:
-                self._busy.popleft()
-            at, busy = self._busy[0]
-            s.nvml_at = now
-            s.busy_ratio = min(1.0, (self.measured.busy - busy) / (now - at)) if now > at else 0.0
+            self._sample_gpu()
+
+    def _sample_live(self) -> None:
+        s, r, now = self.signals, self.replica, self.now
+        s.live_at = now
+        s.live_waiting = len(r.waiting) + sum(1 for q in r.prefills if q.past == 0)
+        s.live_running = r.live_running - (s.live_waiting - len(r.waiting))
+        if now - self._p99_at >= 1.0:
+            self._p99_at = now
+            s.ttft_p99, s.tpot_p99 = self._ttft.p99(now), self._tpot.p99(now)
+
+    def _sample_gpu(self) -> None:
+        """The share of the last second in which the GPU was busy."""
+        s, now = self.signals, self.now
+        self._busy.append((now, self.measured.busy))
+        while len(self._busy) > 2 and self._busy[0][0] < now - 1.0:
+            self._busy.popleft()
+        at, busy = self._busy[0]
+        s.nvml_at = now
+        s.busy_ratio = min(1.0, (self.measured.busy - busy) / (now - at)) if now > at else 0.0
