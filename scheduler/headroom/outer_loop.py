@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 EVERY_SECONDS: Final = 5.0
-AIM: Final = 0.9
+AIM: Final = 0.85
 GAIN: Final = 0.04
 BREACH_GAIN: Final = 0.15
 MOST_STEP: Final = 0.03
-LEAST: Final = 0.3
-MOST: Final = 0.7
-FIRST: Final = 0.6
+LEAST: Final = 0.25
+MOST: Final = 0.6
+FIRST: Final = 0.5
 FIRST_BURDEN: Final = 0.06
 LEAST_BURDEN: Final = 0.05
 MOST_BURDEN: Final = 0.06

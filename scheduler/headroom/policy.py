@@ -28,8 +28,8 @@ BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
 MOST_PREFILLING: Final = 2
-ENGINE_SHARES: Final = (0.6, 0.75)
-ENGINE_BURDEN: Final = 0.2
+ENGINE_SHARES: Final = (0.45, 0.6)
+ENGINE_BURDEN: Final = 0.12
 
 
 @dataclass(frozen=True, slots=True)

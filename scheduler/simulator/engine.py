@@ -83,6 +83,15 @@ class Replica:
         return self.own_decoding + len(self.own_prefills)
 
     @property
+    def live_unbegun(self) -> int:
+        """Live requests of which nothing was computed."""
+        return len(self.waiting) + sum(1 for s in self.prefills if s.past == 0)
+
+    @property
+    def own_unbegun(self) -> int:
+        return len(self.own_waiting) + sum(1 for s in self.own_prefills if s.past == 0)
+
+    @property
     def is_idle(self) -> bool:
         return not (self.endings or self.own_endings or self.prefills or self.own_prefills or self.waiting or self.own_waiting)
 

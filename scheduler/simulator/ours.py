@@ -29,7 +29,7 @@ def readings(replay: Replay) -> Readings:
 
 def own(replay: Replay, *, knows_queue: bool = False) -> OwnLoad:
     """What the worker has in flight; an engine of our own also tells which of it stands in its queue."""
-    waiting = len(replay.replica.own_waiting) if knows_queue else 0
+    waiting = replay.replica.own_unbegun if knows_queue else 0
     return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()), waiting)
 
 

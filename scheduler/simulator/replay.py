@@ -259,10 +259,9 @@ class Replay:
     def _sample_engine(self) -> None:
         """The worker scrapes the engine just before it decides."""
         s, r = self.signals, self.replica
-        begun = sum(1 for q in (*r.prefills, *r.own_prefills) if q.past == 0)
         s.engine_at = self.now
-        s.waiting = begun + len(r.waiting) + len(r.own_waiting)
-        s.running = r.live_running + r.own_running - begun
+        s.waiting = r.live_unbegun + r.own_unbegun
+        s.running = r.live_running + len(r.waiting) + self.own - s.waiting
         s.kv_ratio = r.kv / r.limits.kv
         s.iterations, s.iteration_tokens = r.index, self._tokens
 
@@ -277,8 +276,8 @@ class Replay:
     def _sample_live(self) -> None:
         s, r, now = self.signals, self.replica, self.now
         s.live_at = now
-        s.live_waiting = len(r.waiting) + sum(1 for q in r.prefills if q.past == 0)
-        s.live_running = r.live_running - (s.live_waiting - len(r.waiting))
+        s.live_waiting = r.live_unbegun
+        s.live_running = r.live_running + len(r.waiting) - s.live_waiting
         if now - self._p99_at >= 1.0:
             self._p99_at = now
             s.ttft_p99, s.tpot_p99 = self._ttft.p99(now), self._tpot.p99(now)
