@@ -126,11 +126,12 @@ class Admit:
     """This worker may have `slots` requests in flight.
 
     Over an upstream it may start requests until their prompts sum to `prompt_tokens`, the last of them may overrun. In an engine of our
-    own `prompt_tokens` is for each iteration.
+    own `prompt_tokens` is for each iteration. It stands for `valid_seconds`: then a signal it rests on is too old.
     """
 
     slots: int
     prompt_tokens: int
+    valid_seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

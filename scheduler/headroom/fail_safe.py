@@ -16,17 +16,22 @@ def missing(readings: Readings, policy: Policy) -> Hold | None:
     lost = next((gpu for gpu in readings.gpus if gpu.state == "lost"), None)
     if lost is not None:
         return Hold(Reason.NO_SIGNAL, f"GPU {lost.uuid} is lost ({lost.why})", hand_back=True)
+    signal, age = oldest(readings, policy)
+    if age <= policy.max_age_seconds:
+        return None
+    said = "missing" if age == inf else f"{age:.1f} s old"
+    return Hold(Reason.NO_SIGNAL, f"the {signal} signal is {said}", hand_back=age > policy.lost_age_seconds)
+
+
+def oldest(readings: Readings, policy: Policy) -> tuple[str, float]:
+    """The required signal that is oldest, and its age in seconds; infinite where it is missing."""
     ages = {"engine": inf if readings.engine is None else _age(readings.engine.age_seconds)}
     if readings.needs_live:
         ages["live"] = inf if readings.live is None else _age(readings.live.age_seconds)
     if policy.mode == "strict":
         seen = {gpu.uuid: _age(gpu.age_seconds) for gpu in readings.gpus if gpu.busy_ratio is not None}
         ages |= {f"nvml {uuid}": seen.get(uuid, inf) for uuid in readings.declared_gpus}
-    signal, age = max(ages.items(), key=lambda item: item[1])
-    if age <= policy.max_age_seconds:
-        return None
-    said = "missing" if age == inf else f"{age:.1f} s old"
-    return Hold(Reason.NO_SIGNAL, f"the {signal} signal is {said}", hand_back=age > policy.lost_age_seconds)
+    return max(ages.items(), key=lambda item: item[1])
 
 
 def _age(seconds: float) -> float:

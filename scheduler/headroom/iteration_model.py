@@ -39,7 +39,13 @@ class IterationModel:
         """Predicted time of an iteration."""
         c = self.coefficients
         over = prompt + sequences - KNEE_TOKENS
-        t = c[0] + c[1] * sequences / 64.0 + c[2] * kv_ratio + c[3] * prompt / 1024.0 + c[5] * attention / ATTENTION_SCALE
+        t = (
+            c[0]
+            + c[1] * sequences / 64.0
+            + c[2] * kv_ratio
+            + c[3] * prompt / 1024.0
+            + c[5] * attention / ATTENTION_SCALE
+        )
         return t + c[4] * over / 1024.0 if over > 0 else t
 
     def room(self, target_ms: float, base_ms: float, tokens: float, past: float = 0.0) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from scheduler.admission import LiveReading, Objectives
@@ -49,6 +50,8 @@ class QuietTimes:
 
 
 def _smooth(old: float | None, new: float | None) -> float | None:
-    if new is None or old is None:
-        return old if new is None else new
+    if new is None or not 0 < new < inf:
+        return old
+    if old is None:
+        return new
     return old + WEIGHT * (new - old)

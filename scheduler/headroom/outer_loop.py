@@ -15,7 +15,7 @@ MOST: Final = 0.6
 FIRST: Final = 0.5
 FIRST_BURDEN: Final = 0.06
 LEAST_BURDEN: Final = 0.05
-MOST_BURDEN: Final = 0.06
+MOST_BURDEN: Final = 0.065
 BURDEN_GROW: Final = 0.001
 BURDEN_SHRINK: Final = 0.8
 

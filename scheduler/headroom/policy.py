@@ -5,17 +5,19 @@ One `Headroom` stands for one worker on one instance. Nothing in it reads a cloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass, field, replace
+from math import ceil, inf, isfinite
 from typing import Final
 
 from scheduler.admission import Admit, EngineReading, Hold, OwnLoad, Policy, Readings
 from scheduler.headroom import fail_safe
+from scheduler.headroom.counters import Counters, cache
 from scheduler.headroom.feed import Feed
 from scheduler.headroom.gate import Gate
 from scheduler.headroom.iteration_model import IterationModel
 from scheduler.headroom.objectives import QuietTimes
 from scheduler.headroom.outer_loop import OuterLoop
+from scheduler.headroom.slices import Row, Slice
 from slackwater.explain import Reason
 
 IDLE_SECONDS: Final = 2.0
@@ -32,33 +34,6 @@ ENGINE_SHARES: Final = (0.45, 0.6)
 ENGINE_BURDEN: Final = 0.12
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What the next iteration of our own engine would hold before batch prompts.
-
-    `sequences` decode and hold `kv_ratio` of the cache, of them `own_sequences` and `own_kv_ratio` for batches. `live_prompt` are live
-    prompt tokens and `live_attention` their Σ chunk·(past + chunk/2); `live_waiting` live requests will not begin in it; `past` is how far
-    the batch prompt at hand has come.
-    """
-
-    sequences: int
-    kv_ratio: float
-    own_sequences: int = 0
-    own_kv_ratio: float = 0.0
-    live_prompt: int = 0
-    live_attention: float = 0.0
-    live_waiting: int = 0
-    past: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Batch work of one iteration: prompt tokens, and whether the batch requests that decode take part."""
-
-    prompt_tokens: int
-    decode: bool
-
-
 @dataclass
 class Headroom:
     """Decides four times a second; in an engine of our own it also sizes each iteration (`slice_tokens`).
@@ -73,39 +48,44 @@ class Headroom:
     quiet: QuietTimes = field(default_factory=QuietTimes)
     gate: Gate = field(default_factory=Gate)
     feed: Feed = field(default_factory=Feed)
+    counters: Counters = field(default_factory=Counters)
     target_ms: float = 0.0
     decision: Admit | Hold = field(default_factory=lambda: Hold(Reason.NO_SIGNAL))
 
     def __post_init__(self) -> None:
         if self.in_engine:
             self.outer.least, self.outer.most = ENGINE_SHARES
-        self._decided_at: float | None = None
-        self._seen: tuple[EngineReading, float] | None = None
+        self._decided_at = 0.0
         self._foreign_since: float | None = None
         self._live_at: float | None = None
-        self._pace = 0.0
+        self._valid_until = -inf
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
-        self.feed.start(prompt_tokens, self._iteration(), self.policy.prefill_cap_tokens or self.policy.chunk_tokens)
+        cap = self.policy.prefill_cap_tokens or self.policy.chunk_tokens
+        self.feed.start(prompt_tokens, self.counters.iteration(self._decided_at), cap)
 
-    def _iteration(self) -> float | None:
-        """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then."""
-        if self._seen is None or self._seen[0].iterations is None or self._decided_at is None:
-            return None
-        return self._seen[0].iterations + max(0.0, self._decided_at - self._seen[1]) * self._pace
+    @property
+    def unprefilled(self) -> int:
+        """Own requests whose prompts an upstream cannot have read yet, as far as its counters tell."""
+        return self.feed.prefilling(self.counters.iteration(self._decided_at) or 0.0)
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
         self._decided_at = now
         self.decision = fail_safe.missing(readings, self.policy) or self._veto(readings, own, now)
         if isinstance(self.decision, Hold) and self.decision.reason is Reason.NO_SIGNAL:
-            self._seen = None
+            self._valid_until = -inf
+            self.counters.forget()
             self.feed.stop(now)
             return self.decision
         self._learn(readings, own, now)
         if isinstance(self.decision, Admit):
             self.decision = self._room(readings, own, now)
+        valid = self.policy.max_age_seconds - fail_safe.oldest(readings, self.policy)[1]
+        self._valid_until = now + valid
+        if isinstance(self.decision, Admit):
+            self.decision = replace(self.decision, valid_seconds=valid)
         return self.decision
 
     # Vetoes
@@ -132,8 +112,7 @@ class Headroom:
     def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
         """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
         was_long, lasted = self.gate.was_long, self.gate.close(waiting, now)
-        kv = readings.engine.kv_used_ratio if readings.engine else None
-        is_full = kv is not None and kv > KV_EMERGENCY_RATIO
+        is_full = readings.engine is not None and cache(readings.engine) > KV_EMERGENCY_RATIO
         is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine
         if self.gate.was_long:
             self.feed.stop(now)
@@ -160,39 +139,16 @@ class Headroom:
     def _learn(self, readings: Readings, own: OwnLoad, now: float) -> None:
         self.quiet.see(readings.live, own.total, now)
         ttft, inter_token = self.quiet.objectives(self.policy.objectives)
-        live, pressures = readings.live, []
+        live, pressures = readings.live, list[float]()
         if live is not None and own.total > 0:
-            if live.ttft_p99_seconds is not None:
-                pressures.append(live.ttft_p99_seconds / ttft)
-            if live.inter_token_p99_seconds is not None:
-                pressures.append(live.inter_token_p99_seconds / inter_token)
+            pairs = ((live.ttft_p99_seconds, ttft), (live.inter_token_p99_seconds, inter_token))
+            pressures = [
+                seconds / objective for seconds, objective in pairs if seconds is not None and isfinite(seconds)
+            ]
         share = self.outer.move(max(pressures, default=None), now)
         self.target_ms = share * inter_token * 1000
         if not self.in_engine and readings.engine is not None:
-            self._learn_mean(readings.engine, own, now)
-
-    def _learn_mean(self, engine: EngineReading, own: OwnLoad, now: float) -> None:
-        """From two samples: the mean iteration between them."""
-        at = now - engine.age_seconds
-        before, self._seen = self._seen, (engine, at)
-        if before is None or engine.iterations is None or engine.iteration_tokens is None:
-            return
-        was, was_at = before
-        if at - was_at < 0.02:
-            self._seen = before
-            return
-        n = engine.iterations - (was.iterations or 0)
-        tokens = engine.iteration_tokens - (was.iteration_tokens or 0)
-        if n < 0 or tokens < 0 or was.iterations is None:
-            return
-        running = ((engine.running or 0) + (was.running or 0)) / 2
-        prompt = max(0.0, tokens - running * n)
-        self.feed.see(prompt / (at - was_at), own.mine / own.total if own.total else 1.0, at - was_at)
-        self._pace = n / (at - was_at)
-        attention = self.feed.attention(was.iterations, engine.iterations)
-        if n and engine.running and was.running:
-            kv = ((engine.kv_used_ratio or 0.0) + (was.kv_used_ratio or 0.0)) / 2
-            self.model.learn((at - was_at) * 1000 / n, running, kv, prompt / n, attention / n)
+            self.counters.see(readings.engine, own, now, self.model, self.feed)
 
     # Room
 
@@ -204,7 +160,7 @@ class Headroom:
         is_idle = now - self._live_at >= IDLE_SECONDS
         if most <= 0:
             return Hold(Reason.FULL, f"{own.others} other batch requests fill {self.policy.max_slots} slots")
-        kv = engine.kv_used_ratio or 0.0
+        kv = cache(engine)
         if kv > KV_FULL_RATIO:
             return self._full(own, most, f"{kv:.0%} of the cache is in use", readings)
         if engine.iterations is None and not self.in_engine:
@@ -221,12 +177,14 @@ class Headroom:
         *,
         is_idle: bool,
     ) -> Admit | Hold:
-        running, kv = engine.running or 0, engine.kv_used_ratio or 0.0
+        running, kv = engine.running or 0, cache(engine)
         inter_token_ms = self.target_ms / self.outer.share
         target = self._target(is_idle=is_idle)
         base = self.model.milliseconds(running, kv, 0.0)
         if base > DECODE_SHARE * self.target_ms and own.total > 0:
-            return self._full(own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings)
+            return self._full(
+                own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings
+            )
         burden = self._burden(engine, own)
         most_burden = ENGINE_BURDEN if self.in_engine else self.outer.burden
         if burden > most_burden * inter_token_ms:
@@ -239,19 +197,19 @@ class Headroom:
         self.feed.fill(rate * (most / self.policy.max_slots), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
-        prefilling = self.feed.prefilling(self._iteration() or 0.0)
+        prefilling = self.unprefilled
         if prefilling >= MOST_PREFILLING:
             return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
         return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))
 
     def _burden(self, engine: EngineReading, own: OwnLoad) -> float:
         """Milliseconds that own decoding adds to every iteration, also to those of a burst of live prompts."""
-        kv = engine.kv_used_ratio or 0.0
+        kv = cache(engine)
         share = kv * own.total / max(1, engine.running or 0, own.total)
         if own.prompt_tokens is not None and engine.kv_capacity_tokens:
             share = own.prompt_tokens / engine.kv_capacity_tokens * own.total / max(1, own.mine)
-        _, sequences, cache, *_ = self.model.coefficients
-        return sequences * own.total / 64 + cache * min(kv, share)
+        _, per_sequence, per_cache, *_ = self.model.coefficients
+        return per_sequence * own.total / 64 + per_cache * min(kv, share)
 
     def _target(self, *, is_idle: bool) -> float:
         return max(self.target_ms, IDLE_SHARE * self.target_ms / self.outer.share) if is_idle else self.target_ms
@@ -270,7 +228,7 @@ class Headroom:
         """No room. In mode `deadline`, work that is pressed keeps a small share all the same."""
         if self.policy.mode == "deadline" and readings.pressed and (readings.engine is not None):
             kept = min(most, max(1, int(self.policy.max_slots * self.policy.deadline_share)))
-            if (readings.engine.kv_used_ratio or 0.0) <= KV_FULL_RATIO:
+            if cache(readings.engine) <= KV_FULL_RATIO:
                 return Admit(kept, self.policy.chunk_tokens)
         return Hold(Reason.FULL, why)
 
@@ -285,7 +243,7 @@ class Headroom:
         target = self._slice_target(row, now)
         base = self.model.milliseconds(row.sequences, row.kv_ratio, row.live_prompt, row.live_attention)
         decode = base <= target or not (row.live_prompt or row.live_waiting)
-        is_old = self._decided_at is None or now - self._decided_at > self.policy.max_age_seconds
+        is_old = now > self._valid_until
         if is_old or row.live_waiting or not decode or not (isinstance(self.decision, Admit) or self._is_passing):
             return Slice(0, decode)
         used = row.sequences + row.live_prompt

@@ -93,7 +93,9 @@ class Replica:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.endings or self.own_endings or self.prefills or self.own_prefills or self.waiting or self.own_waiting)
+        return not (
+            self.endings or self.own_endings or self.prefills or self.own_prefills or self.waiting or self.own_waiting
+        )
 
     @property
     def live_prefill_tokens(self) -> int:

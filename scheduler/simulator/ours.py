@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.admission import Admit, EngineReading, GpuReading, Hold, LiveReading, Objectives, OwnLoad, Policy, Readings
+from scheduler.admission import (
+    Admit,
+    EngineReading,
+    GpuReading,
+    Hold,
+    LiveReading,
+    Mode,
+    Objectives,
+    OwnLoad,
+    Policy,
+    Readings,
+)
 from scheduler.headroom import Headroom, Row
 from scheduler.simulator.engine import Iteration, Limits, Replica
 from scheduler.simulator.replay import Replay
@@ -33,20 +44,18 @@ def own(replay: Replay, *, knows_queue: bool = False) -> OwnLoad:
     return OwnLoad(replay.own, 0, sum(s.prompt for s in replay.in_flight.values()), waiting)
 
 
-def policy(ttft_seconds: float, inter_token_seconds: float, limits: Limits) -> Policy:
+def policy(ttft_seconds: float, inter_token_seconds: float, limits: Limits, mode: Mode = "balanced") -> Policy:
     """One configuration for every trace; only the objectives are the trace's own."""
     objectives = Objectives(ttft_seconds, inter_token_seconds)
-    return Policy(MAX_SLOTS, chunk_tokens=limits.chunk, prefill_cap_tokens=limits.cap, objectives=objectives)
+    return Policy(MAX_SLOTS, mode, chunk_tokens=limits.chunk, prefill_cap_tokens=limits.cap, objectives=objectives)
 
 
 class OverUpstream:
     """Whole requests only: slots, and prompt tokens per decision."""
 
-    name = "ours over an upstream"
-
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, name: str = "ours over an upstream") -> None:
         self.headroom = Headroom(policy)
-        self.decisions: list[tuple[float, Admit | Hold]] = []
+        self.name = name
 
     def tick(self, replay: Replay) -> None:
         decision = self.headroom.decide(readings(replay), own(replay), replay.now)

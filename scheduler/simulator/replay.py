@@ -3,55 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence as Values
-from dataclasses import dataclass, field
-from random import Random
-from typing import Final, Literal, Protocol
+from collections.abc import Sequence as Values
+from typing import Final, Protocol
 
+from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.costs import Costs
 from scheduler.simulator.engine import Iteration, Limits, Replica, Sequence
 from scheduler.simulator.figures import Measured, Recent
-from scheduler.simulator.traces import Arrival
+from scheduler.simulator.signals import Fault, Signals
+from scheduler.simulator.traces import Arrival, seeded
 
 TICK_SECONDS: Final = 0.25
 RESCUE_SECONDS: Final = 15.0
 BURST_SECONDS: Final = 0.5
 
-Signal = Literal["engine", "live", "nvml"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """From `at` for `seconds`: a signal is not renewed, or (`worker`) the worker is dead and its requests are lost."""
-
-    what: Literal["engine", "live", "nvml", "worker"]
-    at: float
-    seconds: float
-
-
-@dataclass(slots=True)
-class Signals:
-    """The newest samples, and when they were taken."""
-
-    engine_at: float = -1e9
-    running: int = 0
-    waiting: int = 0
-    kv_ratio: float = 0.0
-    iterations: int = 0
-    iteration_tokens: int = 0
-    live_at: float = -1e9
-    live_running: int = 0
-    live_waiting: int = 0
-    ttft_p99: float | None = None
-    tpot_p99: float | None = None
-    nvml_at: float = -1e9
-    busy_ratio: float = 0.0
-
 
 class Strategy(Protocol):
     """Decides when batch requests start. `tick` runs four times a second, `own_tokens` before each iteration."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def tick(self, replay: Replay) -> None: ...
 
@@ -60,33 +31,6 @@ class Strategy(Protocol):
         ...
 
     def after(self, replay: Replay, it: Iteration) -> None: ...
-
-
-@dataclass
-class Backlog:
-    """Batch requests without end. What was taken is finished, in flight, or comes back first."""
-
-    source: Iterator[tuple[int, int]]
-    first_id: int = 1_000_000_000
-    returned: deque[tuple[int, int, int]] = field(default_factory=deque)
-    taken: int = 0
-    finished: set[int] = field(default_factory=set)
-
-    def take(self) -> tuple[int, int, int]:
-        """(id, prompt, output) of the next request."""
-        if self.returned:
-            return self.returned.popleft()
-        self.taken += 1
-        prompt, output = next(self.source)
-        return self.first_id + self.taken, prompt, output
-
-    def give_back(self, s: Sequence) -> None:
-        self.returned.append((s.id, s.prompt, s.output))
-
-    def finish(self, s: Sequence) -> None:
-        """A request is done; twice is a fault of the simulator."""
-        assert s.id not in self.finished
-        self.finished.add(s.id)
 
 
 class Replay:
@@ -113,7 +57,7 @@ class Replay:
         self.in_flight: dict[int, Sequence] = {}
         self._next_arrival = 0
         self._next_tick = 0.0
-        self._next_sample = Random(seed).random() * TICK_SECONDS
+        self._next_sample = seeded(seed, 2).random() * TICK_SECONDS
         self._tokens = 0
         self._busy: deque[tuple[float, float]] = deque([(0.0, 0.0)])
         self._ttft, self._tpot = Recent(), Recent()
@@ -170,7 +114,7 @@ class Replay:
                 self._sample()
             if self.now >= self._next_tick:
                 self._tick()
-            tokens = self.strategy.own_tokens(self)
+            tokens = 0 if self.now < self._dead_until else self.strategy.own_tokens(self)
             replica = self.replica
             if replica.is_idle or not (tokens > 0 or self._has_work(decode_own=tokens >= 0)):
                 self._skip()
