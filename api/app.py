@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,16 +10,37 @@ from fastapi import FastAPI
 
 from api import errors
 from api.auth import Gate
+from api.gateway.directory import Directory
+from api.gateway.figures import Figures
+from api.gateway.passing import Passing
 from api.live import Presence
-from api.routes import admin, batches, files, health, models
+from api.routes import (
+    admin,
+    batch_events,
+    batch_lines,
+    batch_retries,
+    batch_validation,
+    batches,
+    files,
+    health,
+    instances,
+    live,
+    models,
+    uploads,
+    webhook_endpoints,
+)
 from api.scope import RequestScope
+from api.slots import Slots
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
 from slackwater.storage.migrate import newest
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs."""
+    """The API of one process. Its pool opens with the first request; it is a registered gateway while it runs.
+
+    Presence has a connection of its own: a busy pool must not make live traffic look lost.
+    """
     app = FastAPI(
         title="Slackwater",
         docs_url=None,
@@ -31,11 +53,30 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.gate = Gate(database)
-    app.state.presence = Presence(database)
+    figures = Figures()
+    app.state.directory = Directory(database, settings)
+    app.state.passing = Passing(figures, settings.request_timeout_seconds)
+    app.state.presence = Presence(Database(settings.dsn, pool_size=1), figures.loads)
+    app.state.slots = Slots(settings.max_uploads_per_key)
     app.state.revision = newest()
+    app.state.stopping = asyncio.Event()
     errors.install(app)
     app.add_middleware(RequestScope)
-    for routes in (health, files, batches, models, admin):
+    for routes in (
+        health,
+        files,
+        uploads,
+        batches,
+        batch_lines,
+        batch_events,
+        batch_retries,
+        batch_validation,
+        models,
+        instances,
+        live,
+        webhook_endpoints,
+        admin,
+    ):
         app.include_router(routes.router)
     return app
 
@@ -48,4 +89,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with presence.kept():
             yield
     finally:
+        await app.state.passing.close()
+        await presence.database.close()
         await database.close()

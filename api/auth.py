@@ -84,6 +84,7 @@ FilesWriter = Annotated[Principal, Depends(allowed("files:write"))]
 BatchesReader = Annotated[Principal, Depends(allowed("batches:read"))]
 BatchesWriter = Annotated[Principal, Depends(allowed("batches:write"))]
 ModelsReader = Annotated[Principal, Depends(allowed("models:read"))]
+LiveCaller = Annotated[Principal, Depends(allowed("live:write"))]
 Admin = Annotated[Principal, Depends(allowed(ADMIN))]
 
 

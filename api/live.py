@@ -6,9 +6,10 @@ Workers hold while these figures are stale, so silence must never look like idle
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import structlog
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater import ids
 from slackwater.loop import Loop
@@ -40,6 +42,7 @@ ON CONFLICT (instance_id, gateway_id) DO UPDATE
    SET running = excluded.running, waiting = excluded.waiting, ttft_p99_seconds = excluded.ttft_p99_seconds,
        itl_p99_seconds = excluded.itl_p99_seconds, at = excluded.at
 """)
+ON_THIS_HOST = text("SELECT id, pid FROM gateway WHERE host = :host")
 FORGET = (
     text("DELETE FROM live_load WHERE gateway_id = :gateway"),
     text("DELETE FROM gateway WHERE id = :gateway"),
@@ -60,11 +63,11 @@ class Load:
 class Presence:
     """Registers this process, keeps its figures fresh, and takes them away when it ends.
 
-    `loads` maps an instance's id to what this process carries there now; instances without an entry carry nothing.
+    `loads` tells what this process carries now by the id of the instance; instances without an entry carry nothing.
     """
 
     database: Database
-    loads: dict[int, Load] = field(default_factory=dict)
+    loads: Callable[[], Mapping[int, Load]] = dict
     gateway: str = field(default_factory=lambda: ids.new("gw_"))
 
     async def step(self) -> int:
@@ -72,18 +75,31 @@ class Presence:
         values = {"gateway": self.gateway, "host": socket.gethostname(), "pid": os.getpid()}
         async with self.database.gate() as connection:
             await connection.execute(HEARTBEAT, values)
-            await connection.execute(WRITE, values | _columns(self.loads))
+            await connection.execute(WRITE, values | _columns(self.loads()))
         return 0
+
+    async def succeed(self) -> None:
+        """Remove the rows of processes of this host that are dead: killed ones said no goodbye, and workers hold for them."""
+        async with self.database.gate() as connection:
+            found = await connection.execute(ON_THIS_HOST, {"host": socket.gethostname()})
+            for gateway, pid in found.all():
+                if not _is_alive(pid):
+                    await self._forget(connection, gateway)
 
     async def leave(self) -> None:
         """Remove the rows, so that workers no longer wait for this process."""
         async with self.database.gate() as connection:
-            for statement in FORGET:
-                await connection.execute(statement, {"gateway": self.gateway})
+            await self._forget(connection, self.gateway)
+
+    async def _forget(self, connection: AsyncConnection, gateway: str) -> None:
+        for statement in FORGET:
+            await connection.execute(statement, {"gateway": gateway})
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Present inside of the block."""
+        with contextlib.suppress(SQLAlchemyError):
+            await self.succeed()
         stopping = asyncio.Event()
         loop = asyncio.create_task(Loop("presence", self.step, INTERVAL_SECONDS).run(stopping))
         try:
@@ -99,6 +115,19 @@ class Presence:
                 await self.leave()
         except (SQLAlchemyError, TimeoutError) as error:
             log.warning("presence.not_removed", error=type(error).__name__)
+
+
+def _is_alive(pid: int) -> bool:
+    """True for another process that exists; a row with our own pid is of a process before us."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _columns(loads: Mapping[int, Load]) -> dict[str, list[int] | list[float | None]]:

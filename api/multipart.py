@@ -12,6 +12,7 @@ from python_multipart.multipart import parse_options_header
 from slackwater.errors import InvalidRequest
 
 MOST_PARTS: Final = 32
+LONGEST_PREAMBLE: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Form:
     _name: bytes = b""
     _value: bytes = b""
     _parts: int = 0
+    _fed: int = 0
     _is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -91,6 +93,9 @@ class Form:
             self._parser.write(data)
         except FormParserError:
             raise malformed() from None
+        self._fed += len(data)
+        if not self._parts and self._fed > LONGEST_PREAMBLE + len(data):
+            raise malformed()
         events, self._events = self._events, []
         return events
 

@@ -17,6 +17,8 @@ from slackwater.telemetry import HTTP_SECONDS
 
 log = structlog.get_logger()
 LINGER_SECONDS: Final = 1.0
+# A body without end would otherwise be read on, for nothing.
+CLOSE: Final = (b"connection", b"close")
 CLIENT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,14 +39,16 @@ class Incoming:
             self.is_read = True
         return message
 
-    async def linger(self) -> None:
-        """Give a client that is still sending a moment, so that it reads the refusal and not a reset."""
+    async def linger(self) -> bool:
+        """Give a client that is still sending a moment, so that it reads the refusal and not a reset. False: it still sends."""
         try:
             async with asyncio.timeout(LINGER_SECONDS):
                 while not self.is_read:
                     await self.receive()
         except TimeoutError:
             self.is_read = True
+            return False
+        return True
 
 
 class RequestScope:
@@ -64,9 +68,9 @@ class RequestScope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if status >= 400:
-                    await incoming.linger()
-                message["headers"] = [*message.get("headers", ()), *_headers(request_id)]
+                ends_here = status >= 400 and not await incoming.linger()
+                closing = [CLOSE] if ends_here else []
+                message["headers"] = [*message.get("headers", ()), *_headers(request_id), *closing]
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id, **_client_id(scope))

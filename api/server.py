@@ -5,28 +5,41 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from slackwater.settings import Settings
+from slackwater.telemetry import configure_logs
 
 GRACE_SECONDS: Final = 2
 BACKLOG: Final = 2048
 
 
 class Server(uvicorn.Server):
-    """Tells its address once it accepts connections."""
+    """Tells its address once it accepts connections, and its app when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
         super().__init__(config)
+        self._app = app
         self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in order and exit 0: uvicorn's own way raises the signal again once it is done."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and sockets:
             self._ready(address_of(sockets[0]))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams without an end of their own end now, in order."""
+        self._app.state.stopping.set()
+        await super().shutdown(sockets)
 
 
 def address_of(listener: socket.socket) -> str:
@@ -51,8 +64,9 @@ def listener_of(settings: Settings) -> socket.socket:
 
 def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Server:
     """A server that is not running yet: `await server.serve(sockets=[listener])` in a loop of the caller's."""
+    app = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         loop="uvloop",
         http="h11",
         ws="none",
@@ -64,10 +78,11 @@ def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Se
         timeout_keep_alive=15,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, ready)
+    return Server(app, config, ready)
 
 
 def serve(settings: Settings, ready: Callable[[str], None] = announce) -> None:
     """Serve until SIGTERM or SIGINT. Streams that are open then are cut off after two seconds."""
+    configure_logs(settings.log_format)
     listener = listener_of(settings)
     server_of(settings, ready).run(sockets=[listener])

@@ -104,7 +104,8 @@ class Objectives:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the operator allows. Ages are seconds; `max_slots` is for all workers of the instance together.
+    """What the operator allows. Ages are seconds; `max_slots` is for all requests on the instance, live ones and those of every
+    worker.
 
     `chunk_tokens` is what the engine computes in one iteration at most, `prefill_cap_tokens` what it takes
     of one batch prompt (vLLM: `--long-prefill-token-threshold`). `deadline_share` is the share of the slots that work near

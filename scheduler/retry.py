@@ -78,8 +78,8 @@ def judge(ending: Ending, *, attempts: int, deferrals: int, max_attempts: int, r
     """What becomes of a request after a run. `attempts` were burned and `deferrals` made before this run."""
     if isinstance(ending, Unanswered):
         return _unanswered(ending.why, attempts, deferrals, max_attempts, random)
-    error = _error_of(ending)
-    if ending.status in CAPACITY_STATUS or (ending.status != 200 and error in CAPACITY_CODES):
+    errors = _errors_of(ending)
+    if ending.status in CAPACITY_STATUS or not CAPACITY_CODES.isdisjoint(errors):
         return Again(Why.CAPACITY, _wait(ending.retry_after_seconds, deferrals, random), status=ending.status)
     if ending.status == 401:
         return Again(Why.UNAUTHORISED, _wait(None, deferrals, random), blames=True, status=401)
@@ -89,16 +89,8 @@ def judge(ending: Ending, *, attempts: int, deferrals: int, max_attempts: int, r
         why = Why.TIMED_OUT if ending.status == 408 else Why.SERVER_ERROR
         return _burn(why, ending, attempts, max_attempts, random)
     if 200 <= ending.status < 300:
-        return _success(ending, error, attempts, max_attempts, random)
+        return _burn(Why.BAD_UPSTREAM, None, attempts, max_attempts, random) if errors else Ended(True, ending)
     return Ended(False, ending)
-
-
-def _success(answer: Answered, error: str | None, attempts: int, max_attempts: int, random: Random) -> Ended | Again:
-    if error is None:
-        return Ended(True, answer)
-    if error in CAPACITY_CODES:
-        return Again(Why.CAPACITY, _wait(answer.retry_after_seconds, attempts, random), status=answer.status)
-    return _burn(Why.BAD_UPSTREAM, None, attempts, max_attempts, random)
 
 
 def _unanswered(why: Why, attempts: int, deferrals: int, max_attempts: int, random: Random) -> Ended | Again:
@@ -120,20 +112,31 @@ def _burn(why: Why, answer: Answered | None, attempts: int, max_attempts: int, r
 def _wait(retry_after: float | None, times: int, random: Random) -> float:
     """Seconds: what the engine asks for, or 0.5 s doubling to a minute; up to a fifth is added, so that many do not come back at once."""
     base = min(MOST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(times, 20))
-    if retry_after is not None:
+    if retry_after is not None and retry_after >= 0:
         base = min(retry_after, MOST_RETRY_AFTER_SECONDS)
     return base * (1 + 0.2 * random.random())
 
 
-def _error_of(answer: Answered) -> str | None:
-    """The error code in a body, `bad` for a 2xx body that is no JSON object, None where there is no error."""
+def _errors_of(answer: Answered) -> frozenset[str]:
+    """The codes and types of the errors in a body; `bad` where it is no JSON object, none where there is no error.
+
+    Servers write `error` as an object or a text, and some a list of `errors`.
+
+    A body that only a strict reader refuses (a raw control character, a byte that is not UTF-8, a very long number) is read all
+    the same: its output line is mended, and no result is lost because of a character.
+    """
     try:
-        value = json.loads(answer.body)
+        value = json.loads(answer.body.decode("utf-8-sig", "replace"), strict=False, parse_int=str)
     except (ValueError, RecursionError):
-        return "bad"
+        return frozenset({"bad"})
     if not isinstance(value, dict):
-        return "bad"
-    error = value.get("error")
-    if error is None:
-        return None
-    return str(error.get("code")) if isinstance(error, dict) else "error"
+        return frozenset({"bad"})
+    listed = value.get("errors")
+    errors = [value.get("error"), *(listed if isinstance(listed, list) else ())]
+    return frozenset(word for error in errors if error is not None for word in _words(error))
+
+
+def _words(error: object) -> tuple[str, ...]:
+    if not isinstance(error, dict):
+        return ("error",)
+    return str(error.get("code")), str(error.get("type"))

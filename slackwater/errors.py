@@ -79,6 +79,14 @@ class RequestTimeout(SlackwaterError):
     retryable = True
 
 
+class TooMany(SlackwaterError):
+    """More at once than one caller may have; trying again later is right (429)."""
+
+    status = 429
+    type = "rate_limit_error"
+    retryable = True
+
+
 class Unavailable(SlackwaterError):
     """A part that is needed does not answer now; trying again is right (503)."""
 

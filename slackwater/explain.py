@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -84,3 +84,40 @@ def _say(reason: Reason, decision: Decision | None = None) -> dict[str, Any]:
     if decision is not None:
         message = f"{decision.instance}: {decision.details or message}"
     return {"code": reason.value, "message": message}
+
+
+PRESSED_RATIO = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An unfinished batch among those of its tenant. `remaining` are requests without a result; times are seconds."""
+
+    batch_id: int
+    models: frozenset[int]
+    priority: int
+    seconds_left: float
+    window_seconds: float
+    remaining: int
+
+    @property
+    def turn(self) -> tuple[bool, float, int, int]:
+        """What `scheduler.fairness` ranks by inside a tenant, less what an instance has just run."""
+        is_pressed = self.seconds_left < PRESSED_RATIO * self.window_seconds
+        return (not is_pressed, self.seconds_left if is_pressed else 0.0, -self.priority, self.batch_id)
+
+
+def ahead(mine: Standing, line: Sequence[Standing]) -> list[Standing]:
+    """The batches that come before `mine` on one of its models. Other tenants have their own share and are not counted."""
+    return [s for s in line if s.remaining and s.models & mine.models and s.turn < mine.turn]
+
+
+def seconds_to_completion(mine: Standing, line: Sequence[Standing], rates: Mapping[int, float]) -> float | None:
+    """How long until `mine` is done, if its models go on as they did; None where that is not known.
+
+    `rates` are requests of this tenant that ended per second and model. What is ahead is done first.
+    """
+    rate = sum(rates.get(model, 0.0) for model in mine.models)
+    if rate <= 0:
+        return None
+    return (mine.remaining + sum(s.remaining for s in ahead(mine, line))) / rate

@@ -39,6 +39,11 @@ class Settings(BaseSettings):
     max_line_bytes: int = Field(16 * MIB, gt=0, description="Longest line of a batch file, in bytes.")
     max_requests: int = Field(50_000, gt=0, description="Most requests in one batch.")
     max_body_bytes: int = Field(1 * MIB, gt=0, description="Largest JSON body of an API call, in bytes.")
+    max_part_bytes: int = Field(64 * MIB, gt=0, description="Largest part of an upload in parts, in bytes.")
+    max_uploads_per_key: int = Field(16, ge=1, description="Most uploads of one key at once, in one API process.")
+    max_inline_bytes: int = Field(
+        32 * MIB, gt=0, description="Largest body that brings its requests in line, in bytes."
+    )
     upload_idle_seconds: Seconds = Field(30.0, description="A client that sends nothing for so long is cut off.")
 
     lease_seconds: Seconds = Field(15.0, description="How long a claim is held without a heartbeat.")

@@ -28,7 +28,7 @@ class Line:
 
     async def take(self, model_ids: list[int], most: int, *, retries: bool) -> Claim | None:
         """Up to `most` requests of the place whose turn it is; None when nothing is ready for these models."""
-        await self._read(model_ids)
+        await self.read(model_ids)
         while self.places:
             ranked = [
                 p for p in fairness.rank(self.places, since=self.since, recent=self.recent) if p.model_id in model_ids
@@ -40,7 +40,7 @@ class Line:
             if claim is not None:
                 self._note(turn, claim)
                 return claim
-            self.places.remove(turn)
+            self.places = [p for p in self.places if (p.batch_id, p.model_id) != (turn.batch_id, turn.model_id)]
         return None
 
     def look_again(self) -> None:
@@ -48,7 +48,8 @@ class Line:
         if not self.places:
             self._read_at = 0.0
 
-    async def _read(self, model_ids: list[int]) -> None:
+    async def read(self, model_ids: list[int]) -> None:
+        """Read the line anew, unless that was done just now."""
         now = time.monotonic()
         if now - self._read_at < (READ_EVERY_SECONDS if self.places else EMPTY_EVERY_SECONDS):
             return

@@ -43,5 +43,4 @@ async def _serve(settings: Settings, instance_name: str) -> None:
 
 def _hear(worker: Worker, notice: str | None) -> None:
     if notice in (None, "work"):
-        worker.line.look_again()
-        worker.feed.wake.set()
+        worker.look_again()

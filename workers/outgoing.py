@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -30,7 +31,13 @@ class Outgoing:
     returned: list[Returned] = field(default_factory=list)
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     _full: asyncio.Event = field(default_factory=asyncio.Event)
-    _ending: bool = False
+    _ends_at: float = float("inf")
+    _committing: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Everything that ended is committed."""
+        return not (self.finished or self.closed or self._committing)
 
     def finish(self, finished: Finished) -> None:
         self.finished.append(finished)
@@ -44,21 +51,25 @@ class Outgoing:
         self.returned.extend(returned)
         self._some.set()
 
-    def end(self) -> None:
-        """Store what is there and stop."""
-        self._ending = True
+    def end(self, within_seconds: float) -> None:
+        """Store what is there and stop; what the database does not take within this time is left to the leases, and is run again."""
+        self._ends_at = time.monotonic() + within_seconds
         self._some.set()
         self._full.set()
 
     async def run(self) -> None:
-        """Commit until ended. A commit that fails is tried again, for ever: only the database can make it stored."""
+        """Commit until ended. A commit that fails is tried again, until told to end: only the database can make it stored."""
         while True:
             await self._some.wait()
-            if not self._ending:
+            if not self._is_ending:
                 await self._wait_for_more()
             await self._flush()
-            if self._ending and not (self.finished or self.closed):
+            if self._is_ending and not (self.finished or self.closed):
                 return
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._ends_at < float("inf")
 
     async def _wait_for_more(self) -> None:
         try:
@@ -77,7 +88,9 @@ class Outgoing:
             self._some.clear()
             self._full.clear()
         if not commit.is_empty:
+            self._committing = True
             await self._commit(commit)
+            self._committing = False
 
     async def _commit(self, commit: Commit) -> None:
         while True:
@@ -85,6 +98,8 @@ class Outgoing:
                 stored = await self.results.commit(commit)
             except Error as error:
                 log.warning("results.not_stored", error=type(error).__name__, results=len(commit.finished))
+                if time.monotonic() > self._ends_at:
+                    return
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             _count(commit, stored)

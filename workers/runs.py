@@ -80,8 +80,16 @@ class Runs:
             self.hand_back(request)
         elif task.exception() is not None:
             log.error("request.lost", exc_info=task.exception())
-            self.hand_back(request, delay_seconds=1.0, burns=True)
+            self._lost(request)
         self.ended()
+
+    def _lost(self, request: Request) -> None:
+        """A fault of ours: tried again as a broken answer is, and the line's error in the end, so that none runs for ever."""
+        if request.attempts + 1 < self.max_attempts:
+            self.hand_back(request, delay_seconds=1.0, burns=True)
+        else:
+            message = f"This request could not be run, {self.max_attempts} times."
+            self._finish(request, "", Ended(False, None, "server_error", message))
 
     async def _run(self, request: Request) -> None:
         served = self.models[request.model_id]
@@ -96,7 +104,7 @@ class Runs:
         if isinstance(verdict, Again) and verdict.blames and isinstance(ending, Answered):
             verdict = await self._probe(served, ending, verdict)
         if isinstance(verdict, Ended):
-            self._finish(request, call, verdict)
+            self._finish(request, call.id, verdict)
         else:
             self._again(request, verdict)
 
@@ -117,7 +125,7 @@ class Runs:
         await self.status.pause(served.id, PAUSE_SECONDS, verdict.why.value)
         return verdict
 
-    def _finish(self, request: Request, call: Call, ended: Ended) -> None:
+    def _finish(self, request: Request, run_id: str, ended: Ended) -> None:
         where = line_id(request.batch_id, request.line)
         outcome = Outcome.SUCCEEDED if ended.succeeded else Outcome.FAILED
         if ended.answer is None:
@@ -125,7 +133,7 @@ class Runs:
             finished = Finished(request, outcome, None, UNKNOWN, 0, line)
         else:
             answer = read_answer(ended.answer.status, ended.answer.body)
-            line = answer_line(where, request.custom_id, ended.answer.request_id or call.id, answer)
+            line = answer_line(where, request.custom_id, ended.answer.request_id or run_id, answer)
             charge = cost(answer.usage, request.price)
             finished = Finished(request, outcome, answer.status, answer.usage, charge, line)
         self.done += 1

@@ -11,6 +11,7 @@ from scheduler.admission import EngineReading, LiveReading, Readings
 from scheduler.queue.status import Surroundings
 from slackwater.errors import Unavailable
 from workers.engines.base import Engine, EngineLoad
+from workers.gpus.sampler import GpuSampler
 from workers.instance import Instance
 
 EVERY_SECONDS: Final = 0.25
@@ -25,8 +26,18 @@ class Signals:
     _load: EngineLoad | None = None
     _loaded_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.gpus = GpuSampler(self.instance.gpus) if self.instance.gpus else None
+
     async def sample(self, stopping: asyncio.Event) -> None:
-        """Sample until `stopping` is set. An engine that does not answer leaves its last figures to age."""
+        """Sample the engine, and the GPUs where the instance declares some, until `stopping` is set."""
+        async with asyncio.TaskGroup() as sampling:
+            sampling.create_task(self._sample_engine(stopping))
+            if self.gpus is not None:
+                sampling.create_task(self.gpus.run(stopping))
+
+    async def _sample_engine(self, stopping: asyncio.Event) -> None:
+        """An engine that does not answer leaves its last figures to age."""
         while not stopping.is_set():
             begun = time.monotonic()
             try:
@@ -37,7 +48,7 @@ class Signals:
             await asyncio.sleep(EVERY_SECONDS)
 
     def read(self, around: Surroundings, *, paused: bool) -> Readings:
-        """Everything known now. NVML is not sampled yet: declared GPUs read as missing, never as idle."""
+        """Everything known now."""
         engine = None
         if self._load is not None:
             age = time.monotonic() - self._loaded_at
@@ -48,6 +59,7 @@ class Signals:
         return Readings(
             engine,
             live,
+            gpus=self.gpus.readings() if self.gpus is not None else (),
             needs_live=around.gateways > 0,
             declared_gpus=self.instance.gpus,
             paused=paused,

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Final
 
 import structlog
+from psycopg import Error
 
 from scheduler.admission import Admit, Hold, OwnLoad, Policy
 from scheduler.headroom import Headroom
@@ -36,6 +37,7 @@ REPORT_EVERY_SECONDS: Final = 1.0
 SEGMENT: Final = 64
 RETRY_SHARE: Final = 0.2
 SUSPECT_RESCUES: Final = 2
+SUSPECT_PAUSE_SECONDS: Final = 0.02
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Worker:
         self.outgoing = Outgoing(Results.on(dsn, worker_id, self.instance.id))
         self.line = Line(self.claims)
         self.held = Held()
+        self.deciding = Loop("decide", self._decide, DECIDE_EVERY_SECONDS)
         self.feed = Loop("feed", self._feed, DECIDE_EVERY_SECONDS)
         self.runs = Runs(
             self.engine, self.held, self.outgoing, self.status, self.settings.max_attempts, self.feed.wake.set
@@ -67,14 +70,15 @@ class Worker:
         self._decided_at = self._reported_at = self._models_at = self._rated_at = 0.0
         self._rate = 0.0
         self._done_before = 0
-        self._others = 0
+        self._others = self._granted = 0
+        self._served: list[int] = []
 
     async def run(self) -> None:
         """Work until told to stop, then finish or hand back within the grace period."""
         storing = asyncio.create_task(self.outgoing.run())
         halt = asyncio.Event()
         loops = [
-            asyncio.create_task(Loop("decide", self._decide, DECIDE_EVERY_SECONDS).run(halt)),
+            asyncio.create_task(self.deciding.run(halt)),
             asyncio.create_task(self.feed.run(self.stopping)),
             asyncio.create_task(Loop("heartbeat", self._heartbeat, self._heartbeat_seconds).run(halt)),
             asyncio.create_task(self.signals.sample(halt)),
@@ -83,9 +87,14 @@ class Worker:
         await self._wind_down(loops[1])
         halt.set()
         await asyncio.gather(*loops, return_exceptions=True)
-        self.outgoing.end()
+        self.outgoing.end(self.settings.grace_seconds)
         await storing
         await self._leave()
+
+    def look_again(self) -> None:
+        """There may be new work: decide and claim at once."""
+        self.line.look_again()
+        self.deciding.wake.set()
 
     @property
     def _heartbeat_seconds(self) -> float:
@@ -97,10 +106,7 @@ class Worker:
         """Sample, decide, report. What has not started goes back when signals are lost."""
         now = time.monotonic()
         await self._refresh_models(now)
-        slots, tokens = (
-            (self.decision.slots, self.decision.prompt_tokens) if isinstance(self.decision, Admit) else (0, 0)
-        )
-        around = await self.status.surroundings(slots=slots, prompt_tokens=tokens, in_flight=self.runs.in_flight)
+        around = await self.status.surroundings()
         self._others = around.others_in_flight
         paused = bool(self.runs.models) and all(m.is_paused for m in self.runs.models.values())
         readings = self.signals.read(around, paused=paused)
@@ -109,6 +115,7 @@ class Worker:
         self.decision = self.headroom.decide(readings, own, now)
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
             self.decision = Hold(Reason.INSTANCE_BUSY)
+        await self._ask()
         self._decided_at = now
         self._prompt_left = self.decision.prompt_tokens if isinstance(self.decision, Admit) else 0
         self._yield()
@@ -116,6 +123,14 @@ class Worker:
         self.feed.wake.set()
         await self._report(now)
         return 0
+
+    async def _ask(self) -> None:
+        """Have the decision granted: other workers of the instance may have decided the same at the same time."""
+        slots = self.decision.slots if isinstance(self.decision, Admit) else 0
+        in_flight = self.runs.in_flight
+        await self.line.read(self._served)
+        wanted = slots if self.line.places else min(slots, in_flight + len(self.backlog) + len(self.suspects))
+        self._granted = await self.status.ask(asked=wanted, most=slots + self._others, in_flight=in_flight)
 
     @property
     def _policy(self) -> Policy:
@@ -147,6 +162,9 @@ class Worker:
         await self.status.decide(
             admitted=reason is None, reason=reason, slots=slots, prompt_tokens=tokens, details=details
         )
+        await self._note_failed()
+
+    async def _note_failed(self) -> None:
         if self.runs.failed:
             failed, self.runs.failed = self.runs.failed, []
             await self.status.note(failed)
@@ -177,11 +195,12 @@ class Worker:
         return 0
 
     def _slots(self) -> int:
-        """Slots under the newest decision; none when it is too old to stand on."""
+        """Slots granted under the newest decision; none when it is too old to stand on."""
         decision = self.decision
         if not isinstance(decision, Admit) or self.stopping.is_set():
             return 0
-        return decision.slots if time.monotonic() - self._decided_at < decision.valid_seconds else 0
+        is_valid = time.monotonic() - self._decided_at < decision.valid_seconds
+        return min(self._granted, decision.slots) if is_valid else 0
 
     def _ahead(self) -> int:
         """Requests that will start within the horizon, at the rate of late."""
@@ -215,9 +234,13 @@ class Worker:
         self.headroom.started(request.est_tokens)
 
     async def _run_suspect(self) -> int:
-        """A request whose range lost its worker twice runs with nothing else of ours in the engine; others wait meanwhile."""
-        if self.runs.in_flight > 0:
-            return 0
+        """A request whose range lost its worker twice runs with nothing else of ours in the engine; others wait meanwhile.
+
+        Nor may an earlier one's result still be on its way: its lease would be blamed for this one's death.
+        """
+        if self.runs.in_flight > 0 or not self.outgoing.is_empty:
+            await asyncio.sleep(SUSPECT_PAUSE_SECONDS)
+            return 1
         request = self.suspects.popleft()
         if not self.held.holds(request.token):
             return 1
@@ -282,10 +305,10 @@ class Worker:
             await asyncio.wait(list(self.runs.tasks), timeout=1.0)
 
     async def _leave(self) -> None:
-        connection = await self.status.link.get()
-        await connection.execute(
-            "UPDATE worker SET stopped_at = now() WHERE id = %(id)b", {"id": self.instance.worker_id}
-        )
-        await connection.execute('DELETE FROM "grant" WHERE worker_id = %(id)b', {"id": self.instance.worker_id})
+        try:
+            await self._note_failed()
+            await self.status.leave()
+        except Error as error:
+            log.warning("worker.not_signed_off", error=type(error).__name__)
         for part in (self.claims, self.outgoing.results, self.status, self.engine):
             await part.close()

@@ -2,56 +2,66 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import Response
 
+from api import idempotency
 from api.auth import BatchesReader, BatchesWriter, Store
+from api.batch_input import incoming, one_input
+from api.batch_lookup import cursor, known_id, shown
 from api.batch_webhook import attach
 from api.bodies import checked, read_json
-from slackwater.errors import InvalidRequest, NotFound
+from slackwater.lifecycle import BatchState
 from slackwater.settings import Settings
-from slackwater.storage import batch_view, batches
-from slackwater.storage.batches import NewBatch, body_hash
+from slackwater.storage import batch_changes, batch_view, batches
+from slackwater.storage.batch_view import Listing
+from slackwater.storage.batches import NewBatch
+from slackwater.storage.idempotency import earlier, remember
 from slackwater.tenancy.keys import Principal
-from slackwater.wire.batch_request import CreateBatch
+from slackwater.wire.batch_request import ChangeBatch, CreateBatch, Status, metadata_of
 from slackwater.wire.pages import page
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
-BATCH_ID: Final = re.compile(r"batch_[0-9a-f]{32}", re.ASCII)
-IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
-REPLAYED: Final = "idempotent-replayed"
 
 
-@router.post("")
-async def create(request: Request, response: Response, caller: BatchesWriter, database: Store) -> dict[str, Any]:
-    """Create a batch. What is wrong inside its file is reported later, on the batch."""
-    key = _idempotency_key(request.headers.get("idempotency-key"))
-    value = await read_json(request)
-    asked = checked(value, CreateBatch)
-    async with database.tenant(caller.tenant_id) as connection:
-        new = _new(asked, key, body_hash(value))
-        made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
-        extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
-        shown = await _shown(connection, caller.tenant_id, made.public_id)
-    if made.is_replay:
-        response.headers[REPLAYED] = "true"
-    return shown | extra
+@router.post("", response_model=dict[str, Any])
+async def create(request: Request, caller: BatchesWriter, database: Store) -> Response:
+    """Create a batch over a file, or over `requests` in the body. What is wrong inside of them is reported later, on the batch."""
+    idempotency.key_of(request)
+    async with incoming(request, database, caller) as body:
+        asked = checked(body.value, CreateBatch)
+        one_input(asked)
+        same = idempotency.create_of(request, caller, "batches", body.digest)
+        async with database.tenant(caller.tenant_id) as connection:
+            before, extra = await earlier(connection, same), {}
+            if before is None:
+                file_id = await body.keep(connection) if body.is_inline else asked.input_file_id
+                new = _new(asked, file_id)
+                made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
+                extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
+            known = before or await remember(connection, same, made.public_id)
+            object_ = await shown(connection, caller.tenant_id, known.object_id)
+    return idempotency.CreateReply(object_ | extra, database, same, known, is_replay=before is not None)
 
 
 @router.get("")
 async def listed(
+    request: Request,
     caller: BatchesReader,
     database: Store,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    status: Status | None = None,
 ) -> dict[str, Any]:
-    """The tenant's batches, the newest first."""
+    """The tenant's batches, the newest first; `status` and any number of `metadata[key]=value` leave others out."""
+    state = None if status is None else BatchState[status.upper()]
+    wanted = metadata_of(request.query_params.multi_items())
     async with database.tenant(caller.tenant_id) as connection:
-        cursor = await _cursor(connection, caller.tenant_id, after)
-        rows, has_more = await batch_view.listed(connection, caller.tenant_id, limit, cursor)
+        place = await cursor(connection, caller.tenant_id, after)
+        rows, has_more = await batch_view.listed(connection, caller.tenant_id, Listing(limit, place, state, wanted))
         return page(await batch_view.objects(connection, rows), has_more=has_more)
 
 
@@ -59,21 +69,37 @@ async def listed(
 async def retrieve(batch_id: str, caller: BatchesReader, database: Store) -> dict[str, Any]:
     """One batch with its live counts, and why it waits."""
     async with database.tenant(caller.tenant_id) as connection:
-        return await _shown(connection, caller.tenant_id, _known_id(batch_id))
+        return await shown(connection, caller.tenant_id, known_id(batch_id))
+
+
+@router.patch("/{batch_id}")
+async def change(batch_id: str, request: Request, caller: BatchesWriter, database: Store) -> dict[str, Any]:
+    """Change the priority or the window of a batch that has not ended."""
+    asked = checked(await read_json(request), ChangeBatch)
+    async with database.tenant(caller.tenant_id) as connection:
+        await batch_changes.change(
+            connection,
+            caller.tenant_id,
+            known_id(batch_id),
+            priority=asked.priority,
+            completion_window=asked.completion_window,
+            window=asked.window,
+        )
+        return await shown(connection, caller.tenant_id, batch_id)
 
 
 @router.post("/{batch_id}/cancel")
 async def cancel(batch_id: str, caller: BatchesWriter, database: Store) -> dict[str, Any]:
     """Cancel a batch: what is done stays, the rest is not run. A body is not read."""
     async with database.tenant(caller.tenant_id) as connection:
-        row = await batches.cancel(connection, caller.tenant_id, _known_id(batch_id))
+        row = await batches.cancel(connection, caller.tenant_id, known_id(batch_id))
         return (await batch_view.objects(connection, [row]))[0]
 
 
-def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
+def _new(asked: CreateBatch, input_file_id: str) -> NewBatch:
     expiry = asked.output_expires_after
     return NewBatch(
-        input_file_id=asked.input_file_id,
+        input_file_id=input_file_id,
         endpoint=asked.endpoint,
         completion_window=asked.completion_window,
         window=asked.window,
@@ -81,51 +107,12 @@ def _new(asked: CreateBatch, key: str | None, digest: bytes) -> NewBatch:
         on_invalid=asked.on_invalid,
         metadata=asked.metadata,
         output_expires_after_seconds=None if expiry is None else expiry.seconds,
-        idempotency_key=key,
-        idempotency_hash=None if key is None else digest,
     )
 
 
 async def _webhook(
-    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int | None, asked: CreateBatch
+    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int, asked: CreateBatch
 ) -> dict[str, Any]:
-    """A replay shows no secret: it was shown once."""
-    if asked.webhook is None or batch_id is None:
+    if asked.webhook is None:
         return {}
     return {"webhook": await attach(connection, settings, caller, batch_id, asked.webhook.url)}
-
-
-async def _shown(connection: AsyncConnection, tenant_id: int, public_id: str) -> dict[str, Any]:
-    row = await batch_view.find(connection, tenant_id, public_id)
-    if row is None:
-        raise _missing()
-    return (await batch_view.objects(connection, [row]))[0]
-
-
-def _idempotency_key(header: str | None) -> str | None:
-    if header is not None and not IDEMPOTENCY_KEY.fullmatch(header):
-        raise InvalidRequest(
-            "An Idempotency-Key has 1 to 255 visible ASCII characters.",
-            code="invalid_value",
-            param="idempotency-key",
-        )
-    return header
-
-
-def _missing() -> NotFound:
-    return NotFound("No batch found with that id.")
-
-
-def _known_id(batch_id: str) -> str:
-    if not BATCH_ID.fullmatch(batch_id):
-        raise _missing()
-    return batch_id
-
-
-async def _cursor(connection: AsyncConnection, tenant_id: int, after: str | None) -> int | None:
-    if after is None:
-        return None
-    cursor = await batch_view.cursor_of(connection, tenant_id, after) if BATCH_ID.fullmatch(after) else None
-    if cursor is None:
-        raise InvalidRequest("There is no such cursor.", code="invalid_value", param="after")
-    return cursor

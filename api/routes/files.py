@@ -9,13 +9,16 @@ from fastapi import APIRouter, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response
 
+from api import idempotency
 from api.auth import FilesReader, FilesWriter, Store
 from api.downloads import content
-from api.uploads import receive
+from api.file_form import FILE, check_early, life_asked, purpose_of
+from api.receiving import Receiver, digest_of, kept, receive
 from slackwater.errors import InvalidRequest, NotFound
 from slackwater.storage import files
 from slackwater.storage.blobs import Upload
 from slackwater.storage.files import Listing
+from slackwater.storage.idempotency import earlier, remember
 from slackwater.wire.files import PURPOSES, deleted_file, file_object
 from slackwater.wire.pages import page
 
@@ -24,12 +27,27 @@ FILE_ID: Final = re.compile(r"file-[0-9a-f]{32}", re.ASCII)
 MOST: Final = 10_000
 
 
-@router.post("")
-async def create(request: Request, caller: FilesWriter, database: Store) -> dict[str, Any]:
+@router.post("", response_model=dict[str, Any])
+async def create(request: Request, caller: FilesWriter, database: Store) -> Response:
     """Upload one file as multipart/form-data: `purpose`, optionally `expires_after[…]`, and `file`."""
+    idempotency.key_of(request)
     settings = request.app.state.settings
     upload = Upload(database, caller.tenant_id, caller.project_id, settings.max_file_bytes)
-    return file_object(await receive(request, upload, settings))
+    receiver = Receiver(upload, FILE, check_early)
+    with request.app.state.slots.taken(caller.key_id):
+        async with kept(upload):
+            digest = await receive(request, receiver, settings.upload_idle_seconds)
+            same = idempotency.create_of(request, caller, "files", digest_of(receiver, digest))
+            purpose, life, name = purpose_of(receiver.fields), life_asked(receiver.fields), receiver.filename or ""
+            async with database.tenant(caller.tenant_id) as connection:
+                before = await earlier(connection, same)
+                if before is None:
+                    row = await upload.finish(connection, filename=name, purpose=purpose, life=life)
+                    known = await remember(connection, same, row["public_id"])
+            if before is not None:
+                await upload.discard()
+                row, known = await _found(database, caller.tenant_id, before.object_id), before
+    return idempotency.CreateReply(file_object(row), database, same, known, is_replay=before is not None)
 
 
 @router.get("")

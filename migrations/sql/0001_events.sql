@@ -66,7 +66,7 @@ CREATE TABLE delivery (
     FOREIGN KEY (tenant_id, endpoint_id) REFERENCES endpoint (tenant_id, id)
 );
 -- Claims walk endpoint by endpoint, so that one with a long queue is passed in one step.
-CREATE INDEX delivery_due ON delivery (tenant_id, endpoint_id, next_at) WHERE state = 0;
+CREATE INDEX delivery_due ON delivery (tenant_id, endpoint_id, next_at, id) WHERE state = 0;
 CREATE INDEX delivery_in_flight ON delivery (tenant_id, endpoint_id, next_at) WHERE state = 0 AND token IS NOT NULL;
 
 CREATE TABLE delivery_attempt (

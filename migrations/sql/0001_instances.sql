@@ -38,8 +38,8 @@ CREATE TABLE worker (
 CREATE UNLOGGED TABLE "grant" (
     worker_id integer PRIMARY KEY,
     instance_id integer NOT NULL,
+    asked integer NOT NULL,
     slots integer NOT NULL,
-    prompt_tokens integer NOT NULL,
     in_flight integer NOT NULL,
     at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);

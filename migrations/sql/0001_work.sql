@@ -82,7 +82,8 @@ BEGIN
         child := parent || '_w' || lpad(week::text, 4, '0');
         IF to_regclass('public.' || child) IS NULL THEN
             PERFORM pg_advisory_xact_lock(hashtext('slackwater.' || child));
-            IF to_regclass('public.' || child) IS NULL THEN
+            -- Asked of the table itself: an advisory lock does not refresh what this session remembers of the catalogue.
+            IF NOT EXISTS (SELECT 1 FROM pg_class WHERE relname = child AND relnamespace = 'public'::regnamespace) THEN
                 EXECUTE format('CREATE TABLE public.%I PARTITION OF public.%I FOR VALUES FROM (%s) TO (%s)
                                 WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000)',
                                child, parent, (week * 604800000) << 22, ((week + 1) * 604800000) << 22);
@@ -92,17 +93,25 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION make_partitions(bigint) FROM PUBLIC;
 
--- Drops the partitions of a week when both are empty. True when they are gone.
+-- Drops the partitions of a week when both are empty, which is asked again once nobody can write to them. True when they are gone;
+-- false also where somebody uses them: waiting for a reader while others queue behind is worse than the next time.
 CREATE FUNCTION drop_empty_partitions(week bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-    suffix text := '_w' || lpad(week::text, 4, '0');
+    requests text := 'request_w' || lpad(week::text, 4, '0');
+    results text := 'result_w' || lpad(week::text, 4, '0');
     used boolean;
 BEGIN
-    IF to_regclass('public.request' || suffix) IS NULL THEN RETURN true; END IF;
-    EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I) OR EXISTS (SELECT 1 FROM public.%I)', 'request' || suffix, 'result' || suffix) INTO used;
-    IF used THEN RETURN false; END IF;
-    EXECUTE format('DROP TABLE public.%I, public.%I', 'request' || suffix, 'result' || suffix);
+    IF to_regclass('public.' || requests) IS NULL THEN RETURN true; END IF;
+    FOR look IN 1..2 LOOP
+        EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I) OR EXISTS (SELECT 1 FROM public.%I)', requests, results) INTO used;
+        IF used THEN RETURN false; END IF;
+        EXECUTE format('LOCK TABLE public.%I, public.%I IN ACCESS EXCLUSIVE MODE NOWAIT', requests, results);
+    END LOOP;
+    EXECUTE format('DROP TABLE public.%I, public.%I', requests, results);
     RETURN true;
+EXCEPTION
+    WHEN undefined_table THEN RETURN true;
+    WHEN lock_not_available THEN RETURN false;
 END $$;
 REVOKE ALL ON FUNCTION drop_empty_partitions(bigint) FROM PUBLIC;
 

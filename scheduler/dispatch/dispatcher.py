@@ -9,15 +9,13 @@ from time import monotonic
 from typing import Final
 
 import structlog
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
 
 from scheduler.dispatch import claims
 from scheduler.dispatch.claims import Claim, Limits, Outcome
 from slackwater.errors import Misconfigured
 from slackwater.sealing import Sealer, sealer_from
 from slackwater.settings import Settings
-from slackwater.storage.connections import connect_async
+from slackwater.storage.connections import Link
 from slackwater.telemetry import DELIVERIES
 from slackwater.webhooks import signing
 from slackwater.webhooks.schedule import Reply
@@ -26,23 +24,8 @@ from slackwater.webhooks.sender import Attempt, Sender
 log = structlog.get_logger()
 
 DROP_EVERY_SECONDS: Final = 5.0
-
-
-class Link:
-    """A connection to the database that is opened again when it was lost."""
-
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
-        self._connection: AsyncConnection[TupleRow] | None = None
-
-    async def get(self) -> AsyncConnection[TupleRow]:
-        if self._connection is None or self._connection.closed:
-            self._connection = await connect_async(self._dsn)
-        return self._connection
-
-    async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+# A claim costs the database the same for one slot as for many: under load it waits until some are free.
+CLAIM_EVERY_SECONDS: Final = 0.02
 
 
 class Dispatcher:
@@ -62,14 +45,16 @@ class Dispatcher:
         self._sending: set[asyncio.Task[None]] = set()
         self._outcomes: list[Outcome] = []
         self._rng = random.SystemRandom()
-        self._dropped_at = 0.0
+        self._dropped_at = self._claimed_at = 0.0
 
     async def claim_step(self) -> int:
         """Fill the free slots with due deliveries and begin to send them. Returns how many."""
         await self._drop_sometimes()
+        await asyncio.sleep(self._claimed_at + CLAIM_EVERY_SECONDS - monotonic())
         free = self.limits.in_all - len(self.held)
         if free <= 0:
             return 0
+        self._claimed_at = monotonic()
         claimed = await claims.claim(await self._claiming.get(), free, self.limits, self._lease)
         for claim in claimed:
             self._begin(claim)

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import psycopg
 import structlog
 
 from scheduler.dispatch.claims import Limits
 from scheduler.dispatch.dispatcher import Dispatcher
 from slackwater.loop import Loop
 from slackwater.settings import Settings
-from slackwater.storage.connections import connect_async
+from slackwater.storage.notices import listen
 from slackwater.webhooks.sender import Sender
 
 log = structlog.get_logger()
 
-CHANNEL: Final = "slackwater"
 PAYLOAD: Final = "dispatch"
 # Retries become due without a notification; a lost one costs no more than this either.
 INTERVAL_SECONDS: Final = 1.0
 
 
-async def run(settings: Settings, stopping: asyncio.Event, limits: Limits | None = None) -> None:
+async def run(
+    settings: Settings,
+    stopping: asyncio.Event,
+    limits: Limits | None = None,
+    ready: Callable[[], None] | None = None,
+) -> None:
     """Deliver what is due until `stopping` is set; then record what ended within the grace and hand back the rest.
 
     Several may run at once. Delivery is at least once: what a dead sender held is sent again, with the same id and bytes.
@@ -35,6 +37,8 @@ async def run(settings: Settings, stopping: asyncio.Event, limits: Limits | None
         Misconfigured: no database or no master key is set.
     """
     async with Sender(settings) as sender:
+        if ready is not None:
+            ready()
         dispatcher = Dispatcher(settings, sender, limits)
         try:
             await _run_loops(dispatcher, settings, stopping)
@@ -46,13 +50,8 @@ async def run(settings: Settings, stopping: asyncio.Event, limits: Limits | None
 async def _run_loops(dispatcher: Dispatcher, settings: Settings, stopping: asyncio.Event) -> None:
     claiming = Loop("dispatch.claim", dispatcher.claim_step, INTERVAL_SECONDS)
     recording = Loop("dispatch.record", _then_wake(dispatcher, claiming), INTERVAL_SECONDS, wake=dispatcher.finished)
-    listening = asyncio.create_task(_listen(settings.dsn, claiming.wake))
-    try:
-        await asyncio.gather(claiming.run(stopping), recording.run(stopping))
-    finally:
-        listening.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listening
+    heard = listen(settings.dsn, lambda notice: claiming.wake.set() if notice in (None, PAYLOAD) else None, stopping)
+    await asyncio.gather(claiming.run(stopping), recording.run(stopping), heard)
 
 
 def _then_wake(dispatcher: Dispatcher, claiming: Loop) -> Callable[[], Awaitable[int]]:
@@ -67,33 +66,17 @@ def _then_wake(dispatcher: Dispatcher, claiming: Loop) -> Callable[[], Awaitable
     return step
 
 
-async def _listen(dsn: str, wake: asyncio.Event) -> None:
-    """Set `wake` at every notification for the sender. A lost connection is opened again; meanwhile the interval serves."""
-    while True:
-        try:
-            connection = await connect_async(dsn)
-            async with connection:
-                await connection.execute(f"LISTEN {CHANNEL}")
-                wake.set()
-                async for notification in connection.notifies():
-                    if notification.payload == PAYLOAD:
-                        wake.set()
-        except psycopg.Error as error:
-            log.warning("listen.lost", error=type(error).__name__)
-        await asyncio.sleep(INTERVAL_SECONDS)
-
-
-def main(settings: Settings) -> None:
-    """`slackwater dispatch`: run until SIGTERM or SIGINT.
+def main(settings: Settings, ready: Callable[[], None] | None = None) -> None:
+    """`slackwater dispatch`: run until SIGTERM or SIGINT. `ready` is called once the settings have been found right.
 
     Raises:
         Misconfigured: as for `run`.
     """
-    asyncio.run(_until_signalled(settings))
+    asyncio.run(_until_signalled(settings, ready))
 
 
-async def _until_signalled(settings: Settings) -> None:
+async def _until_signalled(settings: Settings, ready: Callable[[], None] | None) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    await run(settings, stopping)
+    await run(settings, stopping, ready=ready)

@@ -12,6 +12,8 @@ from typing import Any, Final
 from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
+from scheduler.duties.each import each
+from scheduler.queue import statements
 from slackwater import outbox
 from slackwater.lifecycle import BatchState, Side, may_become
 from slackwater.settings import Settings
@@ -58,7 +60,7 @@ DROP_EMPTY: Final = "DELETE FROM file WHERE tenant_id = %(tenant_id)s AND batch_
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
     """Finalise every batch that is done."""
     rows = connection.execute(DONE).fetchall()
-    return sum(finalise(connection, tenant_id, batch_id) for tenant_id, batch_id in rows)
+    return each(rows, lambda row: finalise(connection, *row))
 
 
 def finalise(connection: Connection[TupleRow], tenant_id: int, batch_id: int) -> int:
@@ -80,12 +82,17 @@ def _finish(connection: Connection[TupleRow], batch: dict[str, Any], counts: Cou
     old = BatchState(batch["state"])
     new = BatchState.CANCELLED if old is BatchState.CANCELLING else BatchState(batch["ending"])
     assert may_become(old, new)
-    connection.execute("DELETE FROM segment WHERE batch_id = %(id)s", batch)
-    connection.execute("DELETE FROM lease WHERE batch_id = %(id)s", batch)
+    _sweep(connection, batch["id"])
     for side in Side:
         _freeze_side(connection, batch, side)
     connection.execute(FREEZE, batch | {"state": new.value, "counts": json.dumps(counts.as_json())})
     outbox.publish(connection, batch["tenant_id"], batch["id"], f"batch.{new.word}", event_data(batch, new, counts))
+
+
+def _sweep(connection: Connection[TupleRow], batch_id: int) -> None:
+    """Nothing is left to run. Leases first: who hands one back meanwhile is waited for; then what a claim has just taken."""
+    for statement in (statements.DROP_LEASES, statements.DROP_SEGMENTS, statements.DROP_LEASES):
+        connection.execute(statement, {"batch_id": batch_id})
 
 
 def _freeze_side(connection: Connection[TupleRow], batch: dict[str, Any], side: Side) -> None:

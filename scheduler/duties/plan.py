@@ -14,6 +14,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
 from scheduler.duties import planned
+from scheduler.duties.each import each
 from slackwater.reader.limits import Limits
 from slackwater.reader.request_line import LineError, RequestLine
 from slackwater.reader.validate import FileValidator
@@ -36,6 +37,7 @@ class Reading:
     errors: list[LineError]
     requests: list[RequestLine] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
+    bytes: int = 0
 
     def place(self, request: RequestLine) -> tuple[int, int]:
         """The chunk in which a body begins, and its offset there."""
@@ -53,16 +55,20 @@ class Reading:
 
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
-    """Plan, or refuse, one waiting batch that no other process is reading."""
-    for tenant_id, batch_id in connection.execute(WAITING).fetchall():
-        row = connection.execute("SELECT pg_try_advisory_lock(%s)", (batch_id,)).fetchone()
-        if row is None or not row[0]:
-            continue
-        try:
-            return _plan(connection, settings, tenant_id, batch_id)
-        finally:
+    """Plan, or refuse, the waiting batches that no other process is reading; the first 20 at most."""
+    rows = connection.execute(WAITING).fetchall()
+    return each(rows, lambda row: _plan_alone(connection, settings, *row))
+
+
+def _plan_alone(connection: Connection[TupleRow], settings: Settings, tenant_id: int, batch_id: int) -> int:
+    row = connection.execute("SELECT pg_try_advisory_lock(%s)", (batch_id,)).fetchone()
+    if row is None or not row[0]:
+        return 0
+    try:
+        return _plan(connection, settings, tenant_id, batch_id)
+    finally:
+        if not connection.closed:
             connection.execute("SELECT pg_advisory_unlock(%s)", (batch_id,))
-    return 0
 
 
 def _plan(connection: Connection[TupleRow], settings: Settings, tenant_id: int, batch_id: int) -> int:
@@ -72,6 +78,8 @@ def _plan(connection: Connection[TupleRow], settings: Settings, tenant_id: int, 
     if batch["file_id"] is None:
         return planned.fail(connection, batch, [_unknown_file(batch)])
     reading = read(connection, settings, batch)
+    if not reading.validator.fatal and not _is_whole(connection, batch, reading):
+        return planned.fail(connection, batch, [_unknown_file(batch)])
     if reading.validator.fatal or (reading.errors and batch["on_invalid"] == "fail"):
         return planned.fail(connection, batch, reading.validator.errors_data())
     return planned.start(connection, batch, reading)
@@ -86,11 +94,20 @@ def read(connection: Connection[TupleRow], settings: Settings, batch: dict[str, 
     reading = Reading(validator, errors)
     for start, data in _chunks(connection, batch["tenant_id"], batch["file_id"]):
         reading.starts.append(start)
+        reading.bytes += len(data)
         reading.requests.extend(validator.feed(data))
         if validator.fatal:
             break
     reading.requests.extend(validator.finish())
     return reading
+
+
+def _is_whole(connection: Connection[TupleRow], batch: dict[str, Any], reading: Reading) -> bool:
+    """False where the file was deleted, and is being purged, while the batch was made: what is left of it is not what the client meant."""
+    row = connection.execute(
+        "SELECT bytes FROM file WHERE tenant_id = %s AND id = %s", (batch["tenant_id"], batch["file_id"])
+    ).fetchone()
+    return row is not None and row[0] == reading.bytes
 
 
 def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Iterator[tuple[int, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +31,10 @@ SELECT %(tenant_id)b, %(id)b, x.position, x.line, x.chunk, x.start, x.length, x.
               %(ests)b::int[], %(custom_ids)b::text[]) AS x (position, line, chunk, start, length, model_id, est_tokens, custom_id)
 """
 # Guarantees: whoever plans, refuses or cancels a batch holds its row; the loser sees that it waits no more and changes nothing.
-LOCK: Final = "SELECT 1 FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND state = 0 FOR UPDATE"
+# Priority and window may have changed since the batch was read.
+LOCK: Final = """
+SELECT priority, expires_at FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND state = 0 FOR UPDATE
+"""
 START: Final = """
 UPDATE batch SET state = 1, in_progress_at = now(), total = %(total)s WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 """
@@ -76,8 +80,10 @@ def start(connection: Connection[TupleRow], batch: dict[str, Any], reading: Read
     """Write requests and segments, and let the batch run. Refused lines of a `skip` batch get their error lines here."""
     requests = reading.in_running_order()
     with connection.transaction():
-        if connection.execute(LOCK, batch).fetchone() is None:
+        now = connection.execute(LOCK, batch).fetchone()
+        if now is None:
             return 1
+        batch = batch | {"priority": now[0], "expires_at": now[1]}
         connection.execute("SELECT make_partitions(%(id)s)", batch)
         _insert_requests(connection, batch, reading, requests)
         _insert_segments(connection, batch, requests)
@@ -110,8 +116,11 @@ def _insert_requests(
 
 def _insert_segments(connection: Connection[TupleRow], batch: dict[str, Any], requests: Sequence[RequestLine]) -> None:
     cut = list(segments([r.model_id for r in requests]))
-    for model_id, group in groupby(cut, key=lambda s: s[0]):
-        values = batch | {"model_id": model_id, "total": sum(n for _, _, n in group)}
+    totals: Counter[int] = Counter()
+    for model_id, _, n in cut:
+        totals[model_id] += n
+    for model_id, total in sorted(totals.items()):  # One order for all planners: a lane is locked until the commit.
+        values = batch | {"model_id": model_id, "total": total}
         lane = connection.execute(LANE, values).fetchone()
         assert lane is not None
         connection.execute(BATCH_MODEL, values | {"lane_id": lane[0]})

@@ -25,10 +25,11 @@ DROP_CHUNKS: Final = """
 DELETE FROM file_chunk WHERE tenant_id = %(tenant_id)s AND file_id = %(file_id)s
    AND n IN (SELECT n FROM file_chunk WHERE tenant_id = %(tenant_id)s AND file_id = %(file_id)s LIMIT 64)
 """
-# Final batches of which no file can be read any more.
+# Final batches of which no file can be read any more; for a minute a statement may still be under way that saw them run.
 GONE_BATCHES: Final = """
 SELECT b.tenant_id, b.id FROM batch b
- WHERE b.state IN (3, 5, 7) AND b.total > 0 AND EXISTS (SELECT 1 FROM result r WHERE r.tenant_id = b.tenant_id AND r.batch_id = b.id)
+ WHERE b.state IN (3, 5, 7) AND b.total > 0 AND coalesce(b.completed_at, b.expired_at, b.cancelled_at) < now() - interval '1 minute'
+   AND EXISTS (SELECT 1 FROM result r WHERE r.tenant_id = b.tenant_id AND r.batch_id = b.id)
    AND NOT EXISTS (SELECT 1 FROM file f WHERE f.tenant_id = b.tenant_id AND f.batch_id = b.id AND f.deleted_at IS NULL
                    AND (f.expires_at IS NULL OR f.expires_at > now()))
  LIMIT 20
@@ -44,7 +45,15 @@ DELETE FROM request WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s
 LEFT_BEHIND: Final = (
     "DELETE FROM decision WHERE at < now() - interval '1 hour'",
     "DELETE FROM \"grant\" WHERE at < now() - interval '1 minute'",
-    "DELETE FROM segment s USING batch b WHERE b.tenant_id = s.tenant_id AND b.id = s.batch_id AND b.state IN (3, 4, 5, 7)",
+    """WITH x AS MATERIALIZED (
+        SELECT s.id FROM segment s JOIN batch b ON b.tenant_id = s.tenant_id AND b.id = s.batch_id
+         WHERE b.state IN (3, 4, 5, 7) FOR UPDATE OF s SKIP LOCKED)
+       DELETE FROM segment s USING x WHERE s.id = x.id""",
+    "DELETE FROM idempotency WHERE created_at < now() - interval '48 hours'",
+    "DELETE FROM upload WHERE expires_at < now() - interval '1 day'",
+    # Files that never became complete, and parts of uploads; their chunks go first.
+    "DELETE FROM file f WHERE NOT f.is_complete AND f.batch_id IS NULL AND f.touched_at < now() - interval '1 hour' AND NOT EXISTS"
+    " (SELECT 1 FROM file_chunk c WHERE c.tenant_id = f.tenant_id AND c.file_id = f.id)",
 )
 
 SILENT: Final = (

@@ -14,7 +14,9 @@ from slackwater.reader.output_line import error_line
 from slackwater.settings import Settings
 from slackwater.wire.lines import line_id
 
-POSITION: Final = "SELECT line, custom_id FROM request WHERE tenant_id = %s AND batch_id = %s AND position = %s"
+POSITIONS: Final = (
+    "SELECT line, custom_id FROM request WHERE tenant_id = %s AND batch_id = %s AND position = ANY (%s::int[])"
+)
 
 
 def wake_delayed(connection: Connection[TupleRow], settings: Settings) -> int:
@@ -27,14 +29,17 @@ def step(connection: Connection[TupleRow], settings: Settings) -> int:
     with connection.transaction():
         rows = connection.execute(statements.EXPIRED_LEASES).fetchall()
         back: list[tuple[int, int, int, Range, int, int]] = []
+        crashes: dict[tuple[int, int], list[int]] = {}
         for tenant_id, batch_id, model_id, first, n, rescues, deaths, attempts, deferrals, was_alone in rows:
             after = after_death(first, n, rescues=rescues, deaths=deaths, was_alone=was_alone)
             if isinstance(after, Crash):
-                _store_crash(connection, tenant_id, batch_id, after.position)
+                crashes.setdefault((tenant_id, batch_id), []).append(after.position)
             else:
                 back += [(tenant_id, batch_id, model_id, part, attempts, deferrals) for part in after]
         if back:
             _requeue(connection, back)
+        for (tenant_id, batch_id), positions in sorted(crashes.items()):
+            _store_crashes(connection, tenant_id, batch_id, positions)
     return len(rows)
 
 
@@ -55,12 +60,10 @@ def _requeue(connection: Connection[TupleRow], back: list[tuple[int, int, int, R
     )
 
 
-def _store_crash(connection: Connection[TupleRow], tenant_id: int, batch_id: int, position: int) -> None:
-    found = connection.execute(POSITION, (tenant_id, batch_id, position)).fetchone()
-    if found is None:
-        return
-    line, custom_id = found
+def _store_crashes(connection: Connection[TupleRow], tenant_id: int, batch_id: int, positions: list[int]) -> None:
+    """One statement for each batch, in the order of batches: so two rescuers, or one and a settler, never wait for each other."""
+    found = connection.execute(POSITIONS, (tenant_id, batch_id, positions)).fetchall()
     message = "The engine died each time it ran this request alone."
-    body = error_line(line_id(batch_id, line), custom_id, "engine_crash", message)
+    bodies = [error_line(line_id(batch_id, line), custom_id, "engine_crash", message) for line, custom_id in found]
     values = {"tenant_id": tenant_id, "batch_id": batch_id, "outcome": Outcome.FAILED.value}
-    connection.execute(statements.FILL, values | {"lines": [line], "bodies": [body]})
+    connection.execute(statements.FILL, values | {"lines": [line for line, _ in found], "bodies": bodies})

@@ -10,6 +10,7 @@ from typing import Final
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
+from scheduler.duties.each import each
 from scheduler.queue import statements
 from slackwater.lifecycle import Outcome
 from slackwater.reader.output_line import error_line
@@ -48,13 +49,15 @@ def expire(connection: Connection[TupleRow], settings: Settings) -> int:
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
     """Fill in the missing lines of batches that end early, in slices of at most 2,000, one commit each."""
-    done = 0
     rows = connection.execute(ENDING, {"lease_seconds": settings.lease_seconds}).fetchall()
-    for tenant_id, batch_id, state, is_held in rows:
-        connection.execute("DELETE FROM segment WHERE batch_id = %s", (batch_id,))
-        if not is_held:
-            done += _fill(connection, tenant_id, batch_id, Outcome.CANCELLED if state == 6 else Outcome.EXPIRED)
-    return done
+    return each(rows, lambda row: _settle(connection, *row))
+
+
+def _settle(connection: Connection[TupleRow], tenant_id: int, batch_id: int, state: int, is_held: bool) -> int:
+    connection.execute(statements.DROP_SEGMENTS, {"batch_id": batch_id})
+    if is_held:
+        return 0
+    return _fill(connection, tenant_id, batch_id, Outcome.CANCELLED if state == 6 else Outcome.EXPIRED)
 
 
 def _fill(connection: Connection[TupleRow], tenant_id: int, batch_id: int, outcome: Outcome) -> int:

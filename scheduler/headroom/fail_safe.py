@@ -20,6 +20,7 @@ def missing(readings: Readings, policy: Policy) -> Hold | None:
     if age <= policy.max_age_seconds:
         return None
     said = "missing" if age == inf else f"{age:.1f} s old"
+    said += "".join(f" ({gpu.why})" for gpu in readings.gpus if gpu.why and signal == f"nvml {gpu.uuid}")
     return Hold(Reason.NO_SIGNAL, f"the {signal} signal is {said}", hand_back=age > policy.lost_age_seconds)
 
 

@@ -156,15 +156,17 @@ class Headroom:
         engine = readings.engine
         assert engine is not None
         assert self._live_at is not None
-        most = self.policy.max_slots - own.others
+        running, _ = fail_safe.live(readings, own)
+        most = self.policy.max_slots - running - own.others
         is_idle = now - self._live_at >= IDLE_SECONDS
         if most <= 0:
-            return Hold(Reason.FULL, f"{own.others} other batch requests fill {self.policy.max_slots} slots")
+            said = f"{running} live and {own.others} other batch requests fill {self.policy.max_slots} slots"
+            return Hold(Reason.FULL, said)
         kv = cache(engine)
         if kv > KV_FULL_RATIO:
             return self._full(own, most, f"{kv:.0%} of the cache is in use", readings)
         if engine.iterations is None and not self.in_engine:
-            return self._blind(own, most, readings, is_idle=is_idle)
+            return self._blind(own, most, is_idle=is_idle)
         return self._modelled(readings, own, most, engine, now, is_idle=is_idle)
 
     def _modelled(
@@ -194,7 +196,7 @@ class Headroom:
         if self.in_engine:
             return Admit(slots, max(0, int(room)))
         rate = room * 1000 / target - self.feed.live_rate
-        self.feed.fill(rate * (most / self.policy.max_slots), now)
+        self.feed.fill(rate * (own.mine + 1) / (own.total + 1), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
         prefilling = self.unprefilled
@@ -214,14 +216,11 @@ class Headroom:
     def _target(self, *, is_idle: bool) -> float:
         return max(self.target_ms, IDLE_SHARE * self.target_ms / self.outer.share) if is_idle else self.target_ms
 
-    def _blind(self, own: OwnLoad, most: int, readings: Readings, *, is_idle: bool) -> Admit | Hold:
+    def _blind(self, own: OwnLoad, most: int, *, is_idle: bool) -> Admit | Hold:
         """An engine that does not count its iterations: everything while idle, else a few, fewer when live requests feel it."""
-        running, _ = fail_safe.live(readings, own)
         if is_idle:
             return Admit(most, UNBOUNDED_TOKENS)
-        few = min(most - running, max(1, int(self.policy.max_slots * BLIND_SHARE * self.outer.share)))
-        if few <= 0:
-            return Hold(Reason.FULL, f"{running} live requests fill {self.policy.max_slots} slots")
+        few = min(most, max(1, int(self.policy.max_slots * BLIND_SHARE * self.outer.share)))
         return Admit(self.gate.widen(few, own.mine), self.policy.chunk_tokens)
 
     def _full(self, own: OwnLoad, most: int, why: str, readings: Readings) -> Admit | Hold:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from psycopg.rows import TupleRow
@@ -16,8 +15,6 @@ from scheduler.queue.work import Claim, Request
 from slackwater.pricing import Price
 from slackwater.storage.connections import Link
 
-DISCARD_EVERY_SECONDS: Final = 1.0
-
 
 @dataclass
 class Claims:
@@ -26,7 +23,6 @@ class Claims:
     link: Link
     worker_id: int
     lease_seconds: float
-    _discarded_at: float = 0.0
 
     @classmethod
     def on(cls, dsn: str, worker_id: int, lease_seconds: float) -> Self:
@@ -42,7 +38,6 @@ class Claims:
 
         Skips over ranges in which everything is answered, dropping their tokens.
         """
-        await self._forget_plans()
         while True:
             token = uuid4()
             rows = await self._take(token, model_id, batch_ids, most, retries)
@@ -98,13 +93,6 @@ class Claims:
     async def _whole(self, head: bytes, where: dict[str, Any]) -> bytes:
         cursor = await (await self.link.get()).execute(statements.BODY_TAIL, where, binary=True)
         return (bytes(head) + b"".join([bytes(data) async for (data,) in cursor]))[: where["length"]]
-
-    async def _forget_plans(self) -> None:
-        """A generic plan made while a table was small stays bad for ever; planning anew once a second costs 0.5 ms."""
-        now = time.monotonic()
-        if now - self._discarded_at > DISCARD_EVERY_SECONDS:
-            self._discarded_at = now
-            await (await self.link.get()).execute("DISCARD PLANS")
 
     async def close(self) -> None:
         await self.link.close()

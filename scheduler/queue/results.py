@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
-from uuid import UUID
 
 import stamina
 from psycopg import errors
 
 from scheduler.queue import statements
-from scheduler.queue.work import Commit, Finished, Returned
+from scheduler.queue.work import Commit, Finished
 from slackwater.storage.connections import Link
 
 RACED = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled)
@@ -31,19 +30,18 @@ class Results:
 
     @stamina.retry(on=RACED, attempts=20, timeout=60.0)
     async def commit(self, commit: Commit) -> set[tuple[int, int]]:
-        """Store, hand back and close in one transaction; returns the (batch id, line) pairs this call stored.
+        """Store, hand back and close in one statement; returns the (batch id, line) pairs this call stored.
 
         A deadlock or a timeout is tried again and loses nothing: every part is guarded by a primary key or a token.
         """
-        stored: set[tuple[int, int]] = set()
         connection = await self.link.get()
-        async with connection.transaction():
-            if commit.finished:
-                cursor = await connection.execute(statements.STORE, self._store(commit.finished), binary=True)
-                stored = {(batch_id, line) for batch_id, line in await cursor.fetchall()}
-            if commit.closed:
-                await connection.execute(statements.RELEASE, _release(commit.closed, commit.returned))
-        return stored
+        if not commit.finished:
+            await connection.execute(statements.RELEASE, {"tokens": []} | _release(commit), binary=True)
+            return set()
+        cursor = await connection.execute(
+            statements.STORE, self._store(commit.finished) | _release(commit), binary=True
+        )
+        return {(batch_id, line) for batch_id, line in await cursor.fetchall()}
 
     def _store(self, finished: Sequence[Finished]) -> dict[str, Any]:
         return {
@@ -68,13 +66,14 @@ class Results:
         await self.link.close()
 
 
-def _release(closed: Sequence[UUID], returned: Sequence[Returned]) -> dict[str, Any]:
+def _release(commit: Commit) -> dict[str, Any]:
+    returned = commit.returned
     return {
-        "tokens": list(closed),
+        "closed": list(commit.closed),
         "back_tokens": [r.token for r in returned],
         "firsts": [r.first for r in returned],
         "ns": [r.n for r in returned],
         "delays": [r.delay_seconds for r in returned],
-        "attempts": [r.attempts for r in returned],
+        "back_attempts": [r.attempts for r in returned],
         "deferrals": [r.deferrals for r in returned],
     }

@@ -12,11 +12,22 @@ from scheduler.queue import statements
 from slackwater.lifecycle import BatchState
 from slackwater.storage.connections import Link
 
-# Guarantees: own load is the sum of the fresh grants of all workers on the instance; ages are by the database's clock.
+# Guarantees: with the instance's row locked no two workers reckon at once, so the slots of its fresh grants never sum up to more than `most`,
+# but for what is in flight already. A worker gets what it asks for as far as others leave room, and no more than its even share while others
+# ask for theirs. A grant lost in a crash is made anew a quarter of a second later.
+LOCK_INSTANCE: Final = "SELECT 1 FROM instance WHERE id = %(instance_id)b::int FOR NO KEY UPDATE"
 GRANT: Final = """
-INSERT INTO "grant" AS g (worker_id, instance_id, slots, prompt_tokens, in_flight)
-VALUES (%(worker_id)b, %(instance_id)b, %(slots)b, %(prompt_tokens)b, %(in_flight)b)
-ON CONFLICT (worker_id) DO UPDATE SET slots = excluded.slots, prompt_tokens = excluded.prompt_tokens, in_flight = excluded.in_flight, at = now()
+WITH others AS (
+    SELECT count(*) FILTER (WHERE asked > 0) AS asking, coalesce(sum(asked), 0) AS asked, coalesce(sum(slots), 0) AS slots FROM "grant"
+     WHERE instance_id = %(instance_id)b::int AND worker_id <> %(worker_id)b::int AND at > now() - interval '2 seconds')
+INSERT INTO "grant" (worker_id, instance_id, asked, slots, in_flight)
+SELECT %(worker_id)b::int, %(instance_id)b::int, %(asked)b::int,
+       greatest(%(in_flight)b::int, least(%(asked)b::int, %(most)b::int - o.slots,
+                                          greatest(ceil(%(most)b::float8 / (1 + o.asking)), %(most)b::int - o.asked)))::int,
+       %(in_flight)b::int
+  FROM others o
+ON CONFLICT (worker_id) DO UPDATE SET asked = excluded.asked, slots = excluded.slots, in_flight = excluded.in_flight, at = now()
+RETURNING slots
 """
 SURROUNDINGS: Final = """
 SELECT (SELECT count(*) FROM gateway),
@@ -98,12 +109,20 @@ class Status:
         await self._run("UPDATE worker SET heartbeat_at = now() WHERE id = %(worker_id)b::int", {})
         return {token: BatchState(state) for token, state in rows}
 
-    async def surroundings(self, *, slots: int, prompt_tokens: int, in_flight: int) -> Surroundings:
-        """Write what this worker uses, and read what others do."""
-        await self._run(GRANT, {"slots": slots, "prompt_tokens": prompt_tokens, "in_flight": in_flight})
+    async def surroundings(self) -> Surroundings:
+        """What else is on the instance, by the database's clock."""
         rows = await self._run(SURROUNDINGS, {})
         gateways, age, running, waiting, others = rows[0]
         return Surroundings(gateways, age, int(running), int(waiting), int(others))
+
+    async def ask(self, *, asked: int, most: int, in_flight: int) -> int:
+        """Ask for slots on the instance, of which all workers together may have `most`; returns how many this one has now."""
+        connection = await self.link.get()
+        async with connection.transaction():
+            await self._run(LOCK_INSTANCE, {})
+            rows = await self._run(GRANT, {"asked": asked, "most": most, "in_flight": in_flight})
+        granted: int = rows[0][0]
+        return granted
 
     async def decide(
         self, *, admitted: bool, reason: str | None, slots: int, prompt_tokens: int, details: Mapping[str, Any]
@@ -129,6 +148,11 @@ class Status:
             "https": [f.http or 0 for f in failed],
         }
         await self._run(ATTEMPTS, columns)
+
+    async def leave(self) -> None:
+        """This worker has stopped: it uses nothing any more."""
+        await self._run("UPDATE worker SET stopped_at = now() WHERE id = %(worker_id)b::int", {})
+        await self._run('DELETE FROM "grant" WHERE worker_id = %(worker_id)b::int', {})
 
     async def _run(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         own = {"worker_id": self.worker_id, "instance_id": self.instance_id}

@@ -22,7 +22,7 @@ from scheduler.simulator.replay import Replay
 from slackwater.explain import Reason
 
 GPU: Final = "GPU-0"
-MAX_SLOTS: Final = 64
+MAX_SLOTS: Final = 256
 UNPREFILLED: Final = 2
 LEARN_EVERY: Final = 4
 

@@ -20,6 +20,7 @@ from slackwater.embedded.binaries import Binaries, postgres_binaries
 from slackwater.embedded.cluster import cluster_exists, make_cluster
 from slackwater.embedded.errors import EmbeddedServerError
 from slackwater.embedded.home import Home
+from slackwater.embedded.interrupts import deferred
 from slackwater.embedded.leftovers import ESCALATION, settle
 from slackwater.embedded.server_log import ServerLog, failure_reason, port_was_taken, recovery_progress
 from slackwater.embedded.server_settings import cluster_name, server_settings
@@ -140,7 +141,8 @@ class Postgres:
             access = Access(self.port or _free_port(), home.passwords())
             settings = server_settings(home.data, home.log, access.port, self.settings)
             log = ServerLog(home)
-            self._server = _spawn(home, binaries, account, settings, server_lock)
+            with deferred():
+                self._server = _spawn(home, binaries, account, settings, server_lock)
             try:
                 self._wait_until_ready(access, log)
             except _PortTakenError:

@@ -47,6 +47,13 @@ class LineError(NamedTuple):
         return {"code": self.code, "line": self.line, "param": self.param, "message": self.message}
 
 
+class _Refused(NamedTuple):
+    """A line whose envelope is wrong, and the custom_id where it could be read."""
+
+    why: Refusal
+    custom_id: str | None
+
+
 _Found = tuple[str, dict[str, Any], int, int]
 """The custom_id, the body, and where the body's text starts and ends."""
 
@@ -71,8 +78,9 @@ class LineReader:
             found = self._usual(text) or self._any_order(text)
         except InvalidJson as error:
             return _unreadable(line, error)
-        if isinstance(found, Refusal):
-            return LineError(found.code, line.number, found.param, found.message)
+        if isinstance(found, _Refused):
+            why = found.why
+            return LineError(why.code, line.number, why.param, why.message, found.custom_id)
         custom_id, body, starts, ends = found
         model_id = check_body(body, self._url, self._model_id)
         if isinstance(model_id, Refusal):
@@ -107,12 +115,13 @@ class LineReader:
             return None
         return head[1], body, starts, ends
 
-    def _any_order(self, text: str) -> _Found | Refusal:
+    def _any_order(self, text: str) -> _Found | _Refused:
         members = read_members(text)
         values = members.values()
         screen(values, self._limits.max_depth)
         if refusal := _check_envelope(values, self._url, self._limits):
-            return refusal
+            custom_id = values.get("custom_id")
+            return _Refused(refusal, None if _check_custom_id(custom_id, self._limits) else custom_id)
         span = next(member for member in members.each if member.key == "body")
         return values["custom_id"], values["body"], span.starts, span.ends
 

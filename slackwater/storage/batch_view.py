@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import RowMapping, text
@@ -12,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from slackwater import explain
 from slackwater.explain import DECISION_MAX_AGE_SECONDS, Decision, Reason
 from slackwater.lifecycle import BatchState
+from slackwater.storage import line_view
+from slackwater.storage.line_view import NOBODY, Line
 from slackwater.wire.batch import COUNT_COLUMNS, Counts, batch_object
 
 # Sums over the slots, segments and leases are made only for batches that may still change.
@@ -29,7 +33,14 @@ SELECT b.*, p.*, s.ready, s.delayed, l.running, m.models
  WHERE b.tenant_id = :tenant_id
 """
 FIND = text(_VIEW + " AND b.public_id = :public_id")
-LIST = text(_VIEW + " AND (CAST(:cursor AS bigint) IS NULL OR b.id < :cursor) ORDER BY b.id DESC LIMIT :limit")
+LIST = text(
+    _VIEW
+    + """
+   AND (CAST(:cursor AS bigint) IS NULL OR b.id < :cursor) AND (CAST(:state AS smallint) IS NULL OR b.state = :state)
+   AND (CAST(:metadata AS jsonb) IS NULL OR CAST(b.metadata AS jsonb) @> CAST(:metadata AS jsonb))
+ ORDER BY b.id DESC LIMIT :limit
+"""
+)
 CURSOR = text("SELECT id FROM batch WHERE tenant_id = :tenant_id AND public_id = :public_id")
 DECISIONS = text(f"""
 SELECT DISTINCT ON (d.worker_id, im.model_id) im.model_id, i.name AS instance, d.admitted, d.reason,
@@ -41,6 +52,16 @@ SELECT DISTINCT ON (d.worker_id, im.model_id) im.model_id, i.name AS instance, d
  WHERE im.model_id = ANY(:models)
  ORDER BY d.worker_id, im.model_id, d.at DESC
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a page of the list is asked for; `metadata` are pairs that each batch must have."""
+
+    limit: int
+    cursor: int | None = None
+    state: BatchState | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 async def find(connection: AsyncConnection, tenant_id: int, public_id: str) -> RowMapping | None:
@@ -55,22 +76,28 @@ async def cursor_of(connection: AsyncConnection, tenant_id: int, public_id: str)
     return (await connection.execute(CURSOR, values)).scalar_one_or_none()
 
 
-async def listed(
-    connection: AsyncConnection, tenant_id: int, limit: int, cursor: int | None
-) -> tuple[Sequence[RowMapping], bool]:
+async def listed(connection: AsyncConnection, tenant_id: int, asked: Listing) -> tuple[Sequence[RowMapping], bool]:
     """One page, the newest first, and whether there is another."""
-    values = {"tenant_id": tenant_id, "limit": limit + 1, "cursor": cursor}
+    values = {
+        "tenant_id": tenant_id,
+        "limit": asked.limit + 1,
+        "cursor": asked.cursor,
+        "state": None if asked.state is None else int(asked.state),
+        "metadata": json.dumps(dict(asked.metadata)) if asked.metadata else None,
+    }
     rows = (await connection.execute(LIST, values)).mappings().all()
-    return rows[:limit], len(rows) > limit
+    return rows[: asked.limit], len(rows) > asked.limit
 
 
 async def objects(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[dict[str, Any]]:
-    """The OpenAI objects of rows that `find` or `listed` gave."""
+    """The OpenAI objects of rows that `find` or `listed` gave: all of one tenant."""
     decided = await _decisions(connection, {int(key) for row in rows for key in row["models"] or ()})
-    return [_object(dict(row), decided) for row in rows]
+    in_line = next((row["tenant_id"] for row in rows if row["state"] == BatchState.IN_PROGRESS), None)
+    line = NOBODY if in_line is None else await line_view.read(connection, in_line)
+    return [_object(dict(row), decided, line) for row in rows]
 
 
-def _object(row: Mapping[str, Any], decided: Mapping[int, Sequence[Decision]]) -> dict[str, Any]:
+def _object(row: Mapping[str, Any], decided: Mapping[int, Sequence[Decision]], line: Line) -> dict[str, Any]:
     models: Mapping[str, str] = row["models"] or {}
     reason = explain.waiting(
         BatchState(row["state"]),
@@ -83,7 +110,7 @@ def _object(row: Mapping[str, Any], decided: Mapping[int, Sequence[Decision]]) -
         row,
         Counts.of(row["counts"] or row),
         running=int(row["running"]),
-        waiting={"waiting_reason": reason},
+        waiting={"waiting_reason": reason} | line.told(row["id"]),
         model=next(iter(models.values())) if len(models) == 1 else None,
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,16 +22,14 @@ INPUT = text("""
 SELECT id FROM file
  WHERE tenant_id = :tenant_id AND public_id = :public_id AND is_complete AND batch_id IS NULL AND deleted_at IS NULL
    AND (expires_at IS NULL OR expires_at > now())
+   FOR SHARE
 """)
-# Guarantees: of any number of creates with one key, one makes a batch. The others wait for its commit and get no row.
 INSERT = text("""
 INSERT INTO batch (tenant_id, public_id, project_id, api_key_id, endpoint, input_file_id, file_id, output_file_id, error_file_id,
-                   completion_window, expires_at, priority, on_invalid, output_expires_after_seconds, metadata,
-                   idempotency_key, idempotency_hash)
+                   completion_window, expires_at, priority, on_invalid, output_expires_after_seconds, metadata, retry_of)
 VALUES (:tenant_id, :public_id, :project_id, :api_key_id, :endpoint, :input_file_id, :file_id, :output_file_id, :error_file_id,
         :completion_window, now() + CAST(:window AS interval), :priority, :on_invalid, :output_expires_after_seconds, :metadata,
-        :idempotency_key, :idempotency_hash)
-ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
+        :retry_of)
 RETURNING id
 """).bindparams(bindparam("metadata", type_=JSON(none_as_null=True)))
 INSERT_FILE = text("""
@@ -41,9 +37,6 @@ INSERT INTO file (tenant_id, project_id, public_id, filename, purpose, is_comple
 VALUES (:tenant_id, :project_id, :public_id, :filename, :purpose, true, :batch_id, :side)
 """)
 NOTIFY = text("SELECT pg_notify('slackwater', :what)")
-BY_KEY = text("""
-SELECT public_id, idempotency_hash FROM batch WHERE tenant_id = :tenant_id AND idempotency_key = :idempotency_key
-""")
 # Guarantees: a cancel wins or loses against every duty on the row itself; a batch that is ending is not touched.
 CANCEL = text("""
 UPDATE batch SET state = :cancelling, cancelling_at = now()
@@ -64,26 +57,15 @@ class NewBatch:
     on_invalid: str = "fail"
     metadata: Mapping[str, str] | None = None
     output_expires_after_seconds: int | None = None
-    idempotency_key: str | None = None
-    idempotency_hash: bytes | None = None
+    retry_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A batch that was made now, or one that an earlier create with the same key made."""
+    """A batch that was made now."""
 
     public_id: str
-    batch_id: int | None
-
-    @property
-    def is_replay(self) -> bool:
-        return self.batch_id is None
-
-
-def body_hash(value: Any) -> bytes:
-    """sha256 of the canonical JSON of a parsed body: the order of keys and blanks do not count."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).digest()
+    batch_id: int
 
 
 async def create(
@@ -92,16 +74,11 @@ async def create(
     """Make a batch and its two files, and wake the duty that checks it; all of it in the caller's transaction.
 
     An input file that the tenant does not have makes a batch that will fail.
-
-    Raises:
-        Conflict: the idempotency key was used for another body.
     """
     values = _values(tenant_id, project_id, api_key_id, new)
     where = {"tenant_id": tenant_id, "public_id": new.input_file_id}
     values["file_id"] = (await connection.execute(INPUT, where)).scalar_one_or_none()
-    batch_id = (await connection.execute(INSERT, values)).scalar_one_or_none()
-    if batch_id is None:
-        return await _replay(connection, tenant_id, new)
+    batch_id: int = (await connection.execute(INSERT, values)).scalar_one()
     await connection.execute(INSERT_FILE, _files(values, batch_id))
     await connection.execute(NOTIFY, {"what": "validate"})
     return Created(values["public_id"], batch_id)
@@ -123,8 +100,7 @@ def _values(tenant_id: int, project_id: int, api_key_id: int | None, new: NewBat
         "on_invalid": new.on_invalid,
         "metadata": None if new.metadata is None else dict(new.metadata),
         "output_expires_after_seconds": new.output_expires_after_seconds,
-        "idempotency_key": new.idempotency_key,
-        "idempotency_hash": new.idempotency_hash,
+        "retry_of": new.retry_of,
     }
 
 
@@ -144,14 +120,6 @@ def _files(values: Mapping[str, Any], batch_id: int) -> Sequence[dict[str, Any]]
         }
         for side in Side
     ]
-
-
-async def _replay(connection: AsyncConnection, tenant_id: int, new: NewBatch) -> Created:
-    values = {"tenant_id": tenant_id, "idempotency_key": new.idempotency_key}
-    row = (await connection.execute(BY_KEY, values)).one()
-    if row.idempotency_hash != new.idempotency_hash:
-        raise Conflict("This Idempotency-Key was used for a different request.", code="idempotency_key_reused")
-    return Created(row.public_id, None)
 
 
 async def cancel(connection: AsyncConnection, tenant_id: int, public_id: str) -> RowMapping:

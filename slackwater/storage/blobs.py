@@ -27,6 +27,10 @@ def cut(buffer: bytes | bytearray, most: int = CHUNK_BYTES) -> int:
     return buffer.rfind(b"\n", 0, most) + 1 or min(most, len(buffer))
 
 
+def too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(f"File is too large: at most {most_bytes} bytes are accepted.")
+
+
 BEGIN = text("""
 INSERT INTO file (tenant_id, project_id, public_id, filename, purpose) VALUES (:tenant_id, :project_id, :public_id, '', '')
 RETURNING id
@@ -40,7 +44,7 @@ COMPLETE = text("""
 UPDATE file SET is_complete = true, touched_at = now(), bytes = :bytes, sha256 = :sha256, filename = :filename, purpose = :purpose,
        expires_at = created_at + CAST(:life AS interval)
  WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete
-RETURNING public_id, filename, purpose, bytes, created_at, expires_at
+RETURNING id, public_id, filename, purpose, bytes, created_at, expires_at
 """)
 DISCARD_CHUNKS = text("DELETE FROM file_chunk WHERE tenant_id = :tenant_id AND file_id = :file_id")
 DISCARD = text("DELETE FROM file WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete")
@@ -52,7 +56,7 @@ class Purged(Exception):
 
 @dataclass
 class Upload:
-    """One file while it is written: `open`, `write` …, then `complete` or `discard`."""
+    """One file while it is written: `open`, `write` …, then `complete` (or `flush` and `finish`) or `discard`."""
 
     database: Database
     tenant_id: int
@@ -80,19 +84,29 @@ class Upload:
         """
         self.size += len(data)
         if self.size > self.most_bytes:
-            raise TooLarge(f"File is too large: at most {self.most_bytes} bytes are accepted.")
+            raise too_large(self.most_bytes)
         self._buffer += data
         while len(self._buffer) >= CHUNK_BYTES:
             await self._store(cut(self._buffer))
 
-    async def complete(self, *, filename: str, purpose: str, life: timedelta | None) -> dict[str, Any]:
-        """Store the rest and make the file visible; returns the columns of its object.
+    async def flush(self) -> bytes:
+        """Store the rest; returns the sha256 of the whole.
 
         Raises:
             Purged: it is gone.
         """
         while self._buffer:
             await self._store(cut(self._buffer))
+        return bytes(self._sha256.digest())
+
+    async def finish(
+        self, connection: AsyncConnection, *, filename: str, purpose: str, life: timedelta | None
+    ) -> dict[str, Any]:
+        """Make a flushed file visible with the caller's transaction; returns the columns of its object, its `id` among them.
+
+        Raises:
+            Purged: it is gone.
+        """
         values = {
             "tenant_id": self.tenant_id,
             "file_id": self.file_id,
@@ -102,11 +116,20 @@ class Upload:
             "purpose": purpose,
             "life": life,
         }
-        async with self.database.tenant(self.tenant_id) as connection:
-            row = (await connection.execute(COMPLETE, values)).mappings().first()
+        row = (await connection.execute(COMPLETE, values)).mappings().first()
         if row is None:
             raise Purged
         return dict(row)
+
+    async def complete(self, *, filename: str, purpose: str, life: timedelta | None) -> dict[str, Any]:
+        """Store the rest and make the file visible, in a transaction of its own.
+
+        Raises:
+            Purged: it is gone.
+        """
+        await self.flush()
+        async with self.database.tenant(self.tenant_id) as connection:
+            return await self.finish(connection, filename=filename, purpose=purpose, life=life)
 
     async def discard(self) -> None:
         """Delete what was stored of a file that is not complete."""

@@ -163,6 +163,22 @@ async def visible(connection: AsyncConnection, tenant_id: int) -> list[dict[str,
     return [dict(row) | {"models": sorted(set(row["models"]))} for row in rows]
 
 
+DECISIONS = text("""
+SELECT i.public_id AS instance, d.* FROM instance i
+ CROSS JOIN LATERAL (
+    SELECT worker_id, at, admitted, reason, slots, prompt_tokens, details FROM decision
+     WHERE instance_id = i.id ORDER BY at DESC LIMIT :each) d
+ WHERE i.public_id = ANY(:instances)
+ ORDER BY i.public_id, d.at DESC
+""")
+
+
+async def decisions(connection: AsyncConnection, references: Sequence[str], *, each: int) -> list[dict[str, Any]]:
+    """The newest `each` decisions of these instances, the newest first."""
+    rows = await connection.execute(DECISIONS, {"instances": list(references), "each": each})
+    return [dict(row) for row in rows.mappings()]
+
+
 async def disable(
     connection: AsyncConnection, reference: str, *, disabled: bool = True, actor: str = "cli"
 ) -> dict[str, Any]:

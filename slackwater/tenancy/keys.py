@@ -25,6 +25,7 @@ SCOPES: Final = (
     "batches:write",
     "webhooks:manage",
     "models:read",
+    "live:write",
     ADMIN,
 )
 CLIENT_SCOPES: Final = SCOPES[:-1]

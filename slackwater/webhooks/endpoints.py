@@ -132,20 +132,17 @@ async def change(
     """
     row = await _row(connection, tenant_id, public_id)
     new: dict[str, Any] = {}
-    if name is not None:
-        new["name"] = _name(name)
-    if event_types is not None:
+    if name is not None and _name(name) != row["name"]:
+        new["name"] = name
+    if event_types is not None and _types(event_types) != row["event_types"]:
         new["event_types"] = _types(event_types)
     if url is not None and targets.checked(url, settings) != _url(row, sealer, tenant_id):
         new["url"] = _sealed_url(sealer, settings, tenant_id, public_id, url)
     if enabled is not None and enabled != (row["disabled_at"] is None):
         new |= {"disabled_at": None, "disabled_reason": None} if enabled else _disabling()
-    changed = {column: value for column, value in new.items() if value != row[column]}
-    if changed:
+    if new:
         await connection.execute(
-            update(endpoint)
-            .where(endpoint.c.id == row["id"], _live(tenant_id))
-            .values(**changed, updated_at=func.now())
+            update(endpoint).where(endpoint.c.id == row["id"], _live(tenant_id)).values(**new, updated_at=func.now())
         )
     if enabled:
         await _wake(connection)

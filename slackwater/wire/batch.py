@@ -118,6 +118,8 @@ def batch_object(
         "usage": usage(counts),
         "metadata": row["metadata"],
         "priority": row["priority"],
+        "on_invalid": row["on_invalid"],
+        "retry_of": row["retry_of"],
         "cost": {"currency": "USD", "total": dollars(counts.cost_picodollars)},
-        **(waiting or {"waiting_reason": None}),
+        **(waiting or {"waiting_reason": None, "place_in_line": None, "estimated_completion_at": None}),
     }

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from slackwater.errors import InvalidRequest
 from slackwater.wire.files import LONGEST_LIFE_SECONDS, SHORTEST_LIFE_SECONDS
 
 Endpoint = Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"]
+Status = Literal["validating", "in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled"]
+METADATA_PARAMETER: Final = re.compile(r"metadata\[(.*)\]", re.DOTALL)
 WINDOW: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+MOST_METADATA: Final = 16
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 SHORTEST_WINDOW: Final = timedelta(seconds=1)
 LONGEST_WINDOW: Final = timedelta(days=30)
@@ -25,6 +30,22 @@ def window_of(text: str) -> timedelta | None:
         return None
     window = timedelta(**{UNITS[found[2]]: int(found[1])})
     return window if SHORTEST_WINDOW <= window <= LONGEST_WINDOW else None
+
+
+def metadata_of(parameters: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The pairs that `metadata[key]=value` in a query ask for.
+
+    Raises:
+        InvalidRequest: one key twice, a NUL character, or more pairs than a batch can have.
+    """
+    found: dict[str, str] = {}
+    for name, value in parameters:
+        if (wanted := METADATA_PARAMETER.fullmatch(name)) is None:
+            continue
+        if wanted[1] in found or "\0" in wanted[1] + value or len(found) == MOST_METADATA:
+            raise InvalidRequest("This is not a filter by metadata.", code="invalid_value", param="metadata")
+        found[wanted[1]] = value
+    return found
 
 
 def _window(text: str) -> str:
@@ -42,7 +63,7 @@ def _clean(text: str) -> str:
 Clean = Annotated[str, AfterValidator(_clean)]
 MetadataKey = Annotated[str, StringConstraints(max_length=64), AfterValidator(_clean)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512), AfterValidator(_clean)]
-Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MOST_METADATA)]
 
 
 class Body(BaseModel):
@@ -64,11 +85,21 @@ class BatchWebhook(Body):
     url: Annotated[str, StringConstraints(min_length=1, max_length=2048), AfterValidator(_clean)]
 
 
-class CreateBatch(Body):
-    """The body of `POST /v1/batches`; `priority`, `on_invalid` and `webhook` are ours."""
+class BatchInput(Body):
+    """What every batch begins with. `requests` are seen as placeholders: their bytes were taken out while the body arrived."""
 
-    input_file_id: Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_clean)]
+    input_file_id: Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_clean)] = ""
+    requests: Annotated[list[int], Field(min_length=1)] | None = None
     endpoint: Endpoint
+
+
+class ValidateBatch(BatchInput):
+    """The body of `POST /v1/batches/validate`."""
+
+
+class CreateBatch(BatchInput):
+    """The body of `POST /v1/batches`; `requests`, `priority`, `on_invalid` and `webhook` are ours."""
+
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
@@ -82,5 +113,21 @@ class CreateBatch(Body):
         assert window is not None
         return window
 
-    def metadata_json(self) -> dict[str, Any] | None:
-        return None if self.metadata is None else dict(self.metadata)
+
+class RetryBatch(Body):
+    """The body of `POST /v1/batches/{batch_id}/retry`; what it does not say is as in the batch that is retried."""
+
+    completion_window: Annotated[str, AfterValidator(_window)] | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] | None = None
+    metadata: Metadata | None = None
+
+
+class ChangeBatch(Body):
+    """The body of `PATCH /v1/batches/{batch_id}`."""
+
+    completion_window: Annotated[str, AfterValidator(_window)] | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] | None = None
+
+    @property
+    def window(self) -> timedelta | None:
+        return None if self.completion_window is None else window_of(self.completion_window)

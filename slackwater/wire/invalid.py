@@ -81,6 +81,8 @@ def _rule(kind: str, context: Mapping[str, Any]) -> str:
             return f"at most {context['max_length']} characters are expected"
         case "string_too_short":
             return f"at least {context['min_length']} characters are expected"
+        case "too_short":
+            return f"at least {context['min_length']} entries are expected"
         case "too_long":
             return f"at most {context['max_length']} entries are expected"
         case _:

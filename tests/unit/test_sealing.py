@@ -58,7 +58,7 @@ def test_a_cut_value_does_not_open(cut: int) -> None:
 
 @pytest.mark.parametrize("key", [None, "not base64!", base64.b64encode(b"short").decode()])
 def test_a_missing_or_wrong_master_key_is_named(key: str | None) -> None:
-    with pytest.raises(Misconfigured, match="(?i)master"):
+    with pytest.raises(Misconfigured, match=r"(?i)master"):
         sealer_from(Settings(master_key=SecretStr(key) if key else None))
 
 

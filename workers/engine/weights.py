@@ -46,7 +46,7 @@ class _Reader(GGUFReader):  # type: ignore[misc]
 
     @data.setter
     def data(self, mapped: np.ndarray) -> None:
-        self._data = mapped.view(np.ndarray)
+        self._data: np.ndarray = mapped.view(np.ndarray)
 
 
 class Weights:

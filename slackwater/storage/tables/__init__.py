@@ -22,8 +22,9 @@ from slackwater.storage.tables.instances import (
     live_load,
     worker,
 )
-from slackwater.storage.tables.records import attempt, audit, ledger
+from slackwater.storage.tables.records import attempt, audit, idempotency, ledger
 from slackwater.storage.tables.tenancy import api_key, model, model_access, price, project, tenant
+from slackwater.storage.tables.uploads import upload, upload_part
 from slackwater.storage.tables.work import lease, request, result, segment
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "file_chunk",
     "gateway",
     "grant",
+    "idempotency",
     "instance",
     "instance_model",
     "lane",
@@ -59,5 +61,7 @@ __all__ = [
     "secret",
     "segment",
     "tenant",
+    "upload",
+    "upload_part",
     "worker",
 ]

@@ -54,6 +54,7 @@ file = Table(
     UniqueConstraint("tenant_id", "public_id"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
     Index("file_by_batch", "tenant_id", "batch_id", "side", postgresql_where=text("batch_id IS NOT NULL")),
+    Index("file_unfinished", "touched_at", postgresql_where=text("NOT is_complete AND batch_id IS NULL")),
 )
 
 file_chunk = Table(
@@ -99,11 +100,9 @@ batch = Table(
     document("metadata"),
     document("errors"),
     document("counts"),
-    words("idempotency_key", nullable=True),
-    raw("idempotency_hash", nullable=True),
+    words("retry_of", nullable=True),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "public_id"),
-    UniqueConstraint("tenant_id", "idempotency_key"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
     ForeignKeyConstraint(["tenant_id", "api_key_id"], ["api_key.tenant_id", "api_key.id"]),
     ForeignKeyConstraint(["tenant_id", "file_id"], ["file.tenant_id", "file.id"]),

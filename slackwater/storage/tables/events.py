@@ -89,7 +89,7 @@ delivery = Table(
     UniqueConstraint("tenant_id", "event_id", "endpoint_id"),
     ForeignKeyConstraint(["tenant_id", "event_id"], ["event.tenant_id", "event.id"]),
     ForeignKeyConstraint(["tenant_id", "endpoint_id"], ["endpoint.tenant_id", "endpoint.id"]),
-    Index("delivery_due", "tenant_id", "endpoint_id", "next_at", postgresql_where=text("state = 0")),
+    Index("delivery_due", "tenant_id", "endpoint_id", "next_at", "id", postgresql_where=text("state = 0")),
     Index(
         "delivery_in_flight",
         "tenant_id",

@@ -1,8 +1,8 @@
-"""What is kept when the rest is purged: usage, failed runs, who did what."""
+"""What is kept when the rest is purged: usage, failed runs, who did what; and for a while, which creates were sent."""
 
 from __future__ import annotations
 
-from sqlalchemy import Index, Table
+from sqlalchemy import ForeignKey, Index, PrimaryKeyConstraint, Table, UniqueConstraint, text
 
 from slackwater.storage.tables.base import (
     METADATA,
@@ -12,6 +12,8 @@ from slackwater.storage.tables.base import (
     identity,
     instant,
     integer,
+    moment,
+    raw,
     small,
     words,
 )
@@ -65,4 +67,29 @@ audit = Table(
     Index("audit_by_tenant", "tenant_id", "at"),
 )
 
-__all__ = ["attempt", "audit", "ledger"]
+idempotency = Table(
+    "idempotency",
+    METADATA,
+    big("tenant_id", ForeignKey("tenant.id")),
+    identity(),
+    words("route"),
+    big("api_key_id"),
+    words("key", nullable=True),
+    raw("hash"),
+    words("object_id"),
+    instant("created_at"),
+    moment("replied_at"),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "route", "key"),
+    Index(
+        "idempotency_unreplied",
+        "tenant_id",
+        "api_key_id",
+        "route",
+        "hash",
+        postgresql_where=text("key IS NULL AND replied_at IS NULL"),
+    ),
+    Index("idempotency_by_time", "created_at"),
+)
+
+__all__ = ["attempt", "audit", "idempotency", "ledger"]

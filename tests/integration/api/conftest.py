@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,10 +20,11 @@ from psycopg.rows import TupleRow
 from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.server import Server, address_of, listener_of, server_of
+from api.server import listener_of, server_of
 from slackwater.settings import Settings
 from slackwater.storage.connections import connect
 from slackwater.storage.database import Database
+from slackwater.telemetry import configure_logs
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN
 
@@ -96,31 +100,33 @@ async def _people(connection: AsyncConnection, api: Api) -> None:
     api.admin_key = (await keys.create(connection, "alpha", scopes=[ADMIN])).text
 
 
-class running:
-    """A server in a thread of its own; the address inside of the block."""
+@pytest.fixture(autouse=True, scope="session")
+def _logs() -> None:
+    configure_logs()
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._ready = threading.Event()
-        self._url = ""
 
-    def __enter__(self) -> str:
-        listener = listener_of(self._settings)
-        self._server: Server = server_of(self._settings, self._on_ready)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],))
-        self._thread.start()
-        assert self._ready.wait(20)
-        assert self._url == address_of(listener)
-        return self._url
+@contextmanager
+def running(settings: Settings) -> Iterator[str]:
+    """A server in a thread of its own; its address inside of the block."""
+    told: queue.Queue[str] = queue.Queue()
+    listener = listener_of(settings)
+    server = server_of(settings, told.put)
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield told.get(timeout=20)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+    assert not thread.is_alive()
 
-    def _on_ready(self, url: str) -> None:
-        self._url = url
-        self._ready.set()
 
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+def eventually(fact: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a fact, and fail when it does not come."""
+    pause, ends = threading.Event(), time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        pause.wait(0.02)
 
 
 @pytest.fixture

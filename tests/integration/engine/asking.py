@@ -50,5 +50,5 @@ def reason_of(body: dict[str, Any]) -> str:
 async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
     """Waits for a fact that another thread brings about; fails when it never does."""
     async with asyncio.timeout(seconds):
-        while not fact():  # noqa: ASYNC110 - the fact is another thread's, which sets no event
+        while not fact():
             await asyncio.sleep(0.001)

@@ -1,0 +1,2 @@
+DROP INDEX file_unfinished;
+DROP TABLE upload_part, upload;

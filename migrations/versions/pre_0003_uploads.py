@@ -1,0 +1,31 @@
+"""Uploads in parts.
+
+Revision ID: pre_0003
+Revises: pre_0002
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from alembic import op
+from psycopg import Connection
+
+revision = "pre_0003"
+down_revision: str | None = "pre_0002"
+branch_labels: str | None = None
+depends_on: str | None = None
+
+
+def _run(name: str) -> None:
+    driver = op.get_bind().connection.driver_connection
+    assert isinstance(driver, Connection)
+    driver.execute(files("migrations").joinpath("sql", name).read_bytes())
+
+
+def upgrade() -> None:
+    _run("0003_uploads.sql")
+
+
+def downgrade() -> None:
+    _run("0003_down.sql")

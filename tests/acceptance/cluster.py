@@ -1,0 +1,162 @@
+"""Every process of the product, for real, on an embedded PostgreSQL: started, killed, stopped and continued by a test."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from slackwater.embedded import Postgres
+from slackwater.storage import migrate
+from slackwater.storage.database import Database
+from slackwater.tenancy import keys
+from tests.scenario import Scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = [sys.executable, "-m", "slackwater.cli.main"]
+
+
+def wait_until(fact: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Return once the fact holds; fail loudly when it does not within the limit."""
+    end = time.monotonic() + seconds
+    while not fact():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Cluster:
+    """A folder, a server, and processes by name, such as `worker-1`."""
+
+    home: Path
+    environment: dict[str, str]
+    postgres: Postgres
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, **settings: str) -> Cluster:
+        """A migrated database; nothing else runs yet. `settings` are SLACKWATER_ names in lower case."""
+        home = Path(tempfile.mkdtemp(prefix="slackwater-cluster-"))
+        home.chmod(0o755)
+        postgres = Postgres(home / "postgres", settings={"max_connections": "200"})
+        dsn = postgres.start()
+        migrate.upgrade(dsn)
+        names = {f"SLACKWATER_{name.upper()}": value for name, value in settings.items()}
+        environment = os.environ | {
+            "SLACKWATER_DATABASE_URL": dsn,
+            "SLACKWATER_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+            "SLACKWATER_PORT": "0",
+            "SLACKWATER_LEASE_SECONDS": "2",
+            "SLACKWATER_GRACE_SECONDS": "1",
+            "SLACKWATER_WEBHOOK_ALLOW": '["127.0.0.1/32"]',
+            "SLACKWATER_WEBHOOK_ALLOW_HTTP": "true",
+            "PYTHONPATH": str(ROOT),
+        }
+        return cls(home, environment | names, postgres)
+
+    @property
+    def dsn(self) -> str:
+        return self.environment["SLACKWATER_DATABASE_URL"]
+
+    def scenario(self, **options: Any) -> Scenario:
+        return Scenario.on(self.dsn, **options)
+
+    def key(self, tenant: str = "acme") -> str:
+        """A client's key for a tenant that exists."""
+
+        async def create() -> str:
+            database = Database(self.dsn, pool_size=1)
+            async with database.admin() as connection:
+                made = await keys.create(connection, tenant)
+            await database.close()
+            return made.text
+
+        return asyncio.run(create())
+
+    def start(self, name: str) -> None:
+        """Start `api-1`, `worker-2` (instance `echo`), `duties-1`, `dispatch-1`; an api's URL is known when this returns."""
+        role = name.partition("-")[0]
+        command = [*CHILD, role, *(["--instance", "echo"] if role == "worker" else [])]
+        log = (self.home / f"{name}.log").open("a")
+        process = subprocess.Popen(
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE if role == "api" else log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        log.close()
+        self.processes[name] = process
+        if role == "api":
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if line.startswith("ready "):
+                self.urls[name] = line.split()[1]
+            process.stdout.close()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def crash_postgres(self) -> None:
+        """SIGKILL the server and start it again on the same port."""
+        port = psycopg.conninfo.conninfo_to_dict(self.dsn)["port"]
+        assert self.postgres.pid is not None
+        os.kill(self.postgres.pid, signal.SIGKILL)
+        self.postgres.stop()
+        self.postgres = Postgres(self.home / "postgres", port=int(str(port)), settings={"max_connections": "200"})
+        assert self.postgres.start() == self.dsn
+
+    def stop(self) -> dict[str, int]:
+        """SIGTERM to all; returns their exit codes. Then the server."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        codes = {name: process.wait(timeout=20) for name, process in self.processes.items()}
+        self.postgres.stop()
+        return codes
+
+    def remove(self) -> None:
+        """End what still runs, and the folder."""
+        import shutil
+
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if self.postgres.is_running():
+            self.postgres.stop()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def logs(self) -> str:
+        """The last lines of every process, for a failure's message."""
+        return "\n".join(f"== {p.name}\n{p.read_text()[-1500:]}" for p in sorted(self.home.glob("*.log")))
+
+
+def engine_log(path: Path) -> list[tuple[str, Mapping[str, Any], bytes]]:
+    """(run id, parsed body, raw body) of every run the echo engines began."""
+    runs = []
+    for line in path.read_text().splitlines():
+        run, _, body = line.partition(" ")
+        raw = bytes.fromhex(body)
+        runs.append((run, json.loads(raw), raw))
+    return runs

@@ -1,0 +1,51 @@
+"""The worker against the database where something is broken on its own side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from scheduler.duties import loop as duties
+from scheduler.retry import Ending
+from slackwater.lifecycle import BatchState
+from tests.scenario import Scenario, chat_line, settings_for
+from workers.engines.base import Call
+from workers.engines.echo import EchoEngine
+from workers.instance import register
+from workers.worker import Worker
+
+
+class FaultyEngine(EchoEngine):
+    """Raises for one line, which no engine may do."""
+
+    async def run(self, call: Call) -> Ending:
+        if b"raise" in call.body:
+            raise RuntimeError("a fault of ours")
+        return await super().run(call)
+
+
+@asynccontextmanager
+async def working(scenario: Scenario) -> AsyncIterator[Worker]:
+    """A worker and all duties, stopped at the end."""
+    settings, stopping = settings_for(scenario.dsn, max_attempts=2), asyncio.Event()
+    worker = Worker(settings, register(settings, "echo"), FaultyEngine(), stopping)
+    running = [asyncio.create_task(duties.run(settings, stopping)), asyncio.create_task(worker.run())]
+    try:
+        yield worker
+    finally:
+        stopping.set()
+        await asyncio.gather(*running)
+
+
+async def test_a_line_that_we_cannot_run_ends(scenario: Scenario) -> None:
+    batch_id = scenario.batch([chat_line("good"), chat_line("bad", "raise"), chat_line("fine")])
+
+    async with working(scenario), asyncio.timeout(30):
+        while not BatchState(scenario.row(batch_id)["state"]).is_final:
+            await asyncio.sleep(0.05)
+
+    lines = {line["custom_id"]: line for line in scenario.lines(batch_id)}
+    assert lines["bad"]["error"]["code"] == "server_error"
+    assert lines["good"]["error"] is None
+    assert len(lines) == 3
