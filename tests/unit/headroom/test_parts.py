@@ -186,10 +186,10 @@ def test_pressed_work_keeps_a_share_in_deadline_only() -> None:
     full = Readings(EngineReading(0.0, 40, 0, 0.5, 10, 1000), LiveReading(0.0, 40, 0), needs_live=True, pressed=True)
     found = {}
     for mode in ("balanced", "deadline"):
-        headroom = Headroom(Policy(32, mode, objectives=Objectives(1.0, 0.02)))
+        headroom = Headroom(Policy(64, mode, objectives=Objectives(1.0, 0.02)))
         headroom.decide(full, OwnLoad(), 10.0)
         found[mode] = headroom.decide(full, OwnLoad(mine=1), 10.25)
 
     assert isinstance(found["balanced"], Hold)
     assert isinstance(found["deadline"], Admit)
-    assert found["deadline"].slots == 3
+    assert found["deadline"].slots == 6
