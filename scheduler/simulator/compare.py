@@ -35,6 +35,7 @@ TTFT_MARGIN_SECONDS: Final = 0.15
 INTER_TOKEN_SECONDS: Final = {"code": 0.075}
 DEFAULT_INTER_TOKEN_SECONDS: Final = 0.065
 ORACLE_STEP_MS: Final = 5
+FIRST_TARGET: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +128,20 @@ class World:
         return Promise(ttft, self.case.inter_token_seconds)
 
     def oracle(self, promise: Promise) -> Figures:
-        """The best target in hindsight that keeps the promise; where none does, the lowest."""
-        best: Figures | None = None
-        for target in range(20, int(promise.inter_token * 1100) + 1, ORACLE_STEP_MS):
-            found = self.run(lambda _, target=target: Oracle(target))  # type: ignore[misc]
-            if best is None or (
-                not promise.broken_by(found) and found.batch_tokens_per_second > best.batch_tokens_per_second
-            ):
-                best = found
-        assert best is not None
+        """The highest target, in steps of 5 ms, that keeps the promise: found in hindsight by halving, since both grow with it."""
+        low, high = FIRST_TARGET, int(promise.inter_token * 1100) // ORACLE_STEP_MS
+        best = self._aim(low)
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._aim(middle)
+            if promise.broken_by(found):
+                high = middle - 1
+            else:
+                low, best = middle, found
         return best
+
+    def _aim(self, steps: int) -> Figures:
+        return self.run(lambda _: Oracle(float(steps * ORACLE_STEP_MS)))
 
 
 @dataclass(frozen=True, slots=True)
