@@ -186,7 +186,7 @@ class Worker:
         if self.suspects:
             return await self._run_suspect()
         begun = self._start(slots)
-        free = slots - self.runs.in_flight
+        free = slots - self.runs.in_flight - len(self.backlog) if self._prompt_left > 0 else 0
         if free > 0 or len(self.backlog) < self._ahead() / 2:
             claim = await self.line.take(self._served, self._most(free), retries=self._takes_retries(slots))
             if claim is not None:
