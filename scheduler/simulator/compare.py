@@ -190,6 +190,14 @@ def _upstream_all_capped(world: World, promise: Promise) -> Figures:
     return world.run(lambda _: OverUpstream(allowed, "ours over an upstream, live capped too"), limits)
 
 
+def upstream_against_the_same_engine(world: World) -> tuple[Figures, Figures, Promise]:
+    """(live alone, ours, promise) where every prompt is capped, live ones too, and the promise is reckoned on that engine."""
+    limits = Limits(cap=BATCH_CAP_TOKENS, caps_live=True)
+    alone = world.run(lambda _: AlwaysOn(0), limits)
+    promise = world.promise(alone)
+    return alone, _upstream_all_capped(world, promise), promise
+
+
 def _in_engine(world: World, promise: Promise) -> Figures:
     limits = Limits()
     return world.run(lambda _: InEngine(policy(promise.ttft, promise.inter_token, limits)), limits)
