@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,6 @@ from tests.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = [sys.executable, "-m", "slackwater.cli.main"]
-
-
-def wait_until(fact: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Return once the fact holds; fail loudly when it does not within the limit."""
-    end = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 @dataclass

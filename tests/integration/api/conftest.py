@@ -6,7 +6,6 @@ import asyncio
 import base64
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -119,14 +118,6 @@ def running(settings: Settings) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
     assert not thread.is_alive()
-
-
-def eventually(fact: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a fact, and fail when it does not come."""
-    pause, ends = threading.Event(), time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        pause.wait(0.02)
 
 
 @pytest.fixture
