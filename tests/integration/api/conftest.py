@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import pytest
@@ -27,7 +27,6 @@ from slackwater.telemetry import configure_logs
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN
 
-Result = TypeVar("Result")
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
 MODEL = "tiny-chat"
 
