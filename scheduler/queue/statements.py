@@ -210,7 +210,7 @@ SELECT b.tenant_id, b.id, p.model_id, b.priority, t.weight, coalesce(u.tokens, 0
   CROSS JOIN LATERAL (
     SELECT p.model_id FROM batch_model p
      WHERE p.tenant_id = b.tenant_id AND p.batch_id = b.id AND p.model_id = ANY (%(models)b::int[]) LIMIT 1000) p
-  JOIN tenant t ON t.id = b.tenant_id
+  CROSS JOIN LATERAL (SELECT t.weight FROM tenant t WHERE t.id = b.tenant_id LIMIT 1) t
   CROSS JOIN LATERAL (
     SELECT 1 FROM segment s WHERE s.state = 0 AND s.model_id = p.model_id AND s.batch_id = b.id ORDER BY s.rank LIMIT 1) ready
   LEFT JOIN (
