@@ -13,7 +13,7 @@ demo: $(VENV)/.engine ## scan a directory's source files with a small model (DIR
 	@$(PY) -m examples.code_scan $(if $(DIR),--dir "$(DIR)")
 
 test: $(VENV)/.dev $(VENV)/.engine ## every test but those of other clients; starts what it needs
-	$(PY) -m pytest -q --ignore=tests/compat
+	$(PY) -m pytest -q -n 3 --dist loadfile --ignore=tests/compat
 
 compat: $(VENV)/.dev ## conformance, three versions of openai, the ai package on Node, generated requests; needs node and npm
 	$(PY) -m pytest -q tests/compat

@@ -1,4 +1,4 @@
-"""May batch work run now, and how much of it. Pure: readings and a policy in, `Admit` or `Hold` with its reason out.
+"""The words of admission: what is known, what is allowed, and the answer. `scheduler.headroom` decides.
 
 Live requests come first, and what is unknown is never taken for idle: a required signal that is missing or stale holds.
 """
@@ -15,21 +15,33 @@ Mode = Literal["strict", "balanced", "deadline"]
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
-    """What the engine says of itself. None where this engine does not tell. `age_seconds` is since it was read."""
+    """What the engine says of itself. None where this engine does not tell. `age_seconds` is since it was read.
+
+    `iterations` and `iteration_tokens` are counters since the engine started (vLLM: count and sum of `iteration_tokens_total`):
+    from two readings follow the time of an iteration and the prompt tokens in it.
+    """
 
     age_seconds: float
     running: int | None = None
     waiting: int | None = None
     kv_used_ratio: float | None = None
+    iterations: int | None = None
+    iteration_tokens: int | None = None
+    kv_capacity_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveReading:
-    """Live requests on the instance, summed over all api processes; the age is that of the oldest of them."""
+    """Live requests on the instance, summed over all api processes; the age is that of the oldest of them.
+
+    `ttft_p99_seconds` and `inter_token_p99_seconds` are over the requests of the last minute; None where there were none.
+    """
 
     age_seconds: float
     running: int = 0
     waiting: int = 0
+    ttft_p99_seconds: float | None = None
+    inter_token_p99_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,10 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Everything that is known at one instant. A missing signal is None, or an absent GPU."""
+    """Everything that is known at one instant. A missing signal is None, or an absent GPU.
+
+    `pressed` is set while work of this instance is near its deadline; it matters in mode `deadline` only.
+    """
 
     engine: EngineReading | None
     live: LiveReading | None
@@ -58,14 +73,21 @@ class Readings:
     needs_live: bool = False
     declared_gpus: tuple[str, ...] = ()
     paused: bool = False
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLoad:
-    """Batch requests in flight on the instance: of this worker, and of every other one (fresh grants)."""
+    """Batch requests in flight on the instance: of this worker, and of every other one (fresh grants).
+
+    `prompt_tokens` is what the prompts of this worker's requests hold in the cache; None where nobody counted. `waiting` of them are known
+    to stand in the engine's queue, which only an engine of our own can tell.
+    """
 
     mine: int = 0
     others: int = 0
+    prompt_tokens: int | None = None
+    waiting: int = 0
 
     @property
     def total(self) -> int:
@@ -73,75 +95,56 @@ class OwnLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Objectives:
+    """What live requests are promised at the 99th percentile, in seconds. None: found from the instance's own quiet times."""
+
+    ttft_seconds: float | None = None
+    inter_token_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
-    """What the operator allows. Ages are seconds; `max_slots` is for all workers of the instance together."""
+    """What the operator allows. Ages are seconds; `max_slots` is for all requests on the instance, live ones and those of every
+    worker.
+
+    `chunk_tokens` is what the engine computes in one iteration at most, `prefill_cap_tokens` what it takes
+    of one batch prompt (vLLM: `--long-prefill-token-threshold`). `deadline_share` is the share of the slots that work near
+    its deadline gets in mode `deadline`, whatever the model of iterations says; live requests that wait still come first.
+    """
 
     max_slots: int
     mode: Mode = "balanced"
     max_age_seconds: float = 1.0
     lost_age_seconds: float = 5.0
-    slice_tokens: int = 8192
+    chunk_tokens: int = 1024
+    prefill_cap_tokens: int | None = None
+    deadline_share: float = 0.1
+    objectives: Objectives = Objectives()
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """This worker may have `slots` requests in flight, and start requests of `prompt_tokens` in all until the next decision."""
+    """This worker may have `slots` requests in flight.
+
+    Over an upstream it may start requests until their prompts sum to `prompt_tokens`, the last of them may overrun. In an engine of our
+    own `prompt_tokens` is for each iteration. It stands for `valid_seconds`: then a signal it rests on is too old.
+    """
 
     slots: int
     prompt_tokens: int
+    valid_seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Start nothing. With `hand_back`, also give back what has not started."""
+    """Start nothing. Each further step gives up more, and includes those before it.
+
+    `hand_back`: what has not started. `cancel_unprefilled`: what runs and has no token yet. `cancel_decoding`: so many that decode,
+    the cheapest first; an emergency.
+    """
 
     reason: Reason
     details: str | None = None
     hand_back: bool = False
-
-
-def admit(readings: Readings, policy: Policy, own: OwnLoad) -> Admit | Hold:
-    """Decide for one worker. Order: lost GPUs, missing signals, then live traffic, then room."""
-    lost = next((gpu for gpu in readings.gpus if gpu.state == "lost"), None)
-    if lost is not None:
-        return Hold(Reason.NO_SIGNAL, f"GPU {lost.uuid} is lost ({lost.why})", hand_back=True)
-    stale = _stale(readings, policy)
-    if stale is not None:
-        return stale
-    if readings.paused:
-        return Hold(Reason.MODEL_PAUSED)
-    running, waiting = _live(readings, own)
-    if waiting > 0:
-        return Hold(Reason.LIVE_WAITING, f"{waiting} live requests are waiting")
-    if policy.mode == "strict" and running > 0:
-        return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
-    room = policy.max_slots - running - own.others
-    if room <= 0:
-        return Hold(Reason.FULL, f"{running} live and {own.others} other batch requests fill {policy.max_slots} slots")
-    return Admit(room, policy.slice_tokens)
-
-
-def _stale(readings: Readings, policy: Policy) -> Hold | None:
-    """The oldest required signal decides. NVML alone may be down, except in `strict`."""
-    ages = {"engine": readings.engine.age_seconds if readings.engine else float("inf")}
-    if readings.needs_live:
-        ages["live"] = readings.live.age_seconds if readings.live else float("inf")
-    if policy.mode == "strict":
-        seen = {gpu.uuid: gpu.age_seconds for gpu in readings.gpus if gpu.busy_ratio is not None}
-        ages |= {f"nvml {uuid}": seen.get(uuid, float("inf")) for uuid in readings.declared_gpus}
-    signal, age = max(ages.items(), key=lambda item: item[1])
-    if age <= policy.max_age_seconds:
-        return None
-    said = "missing" if age == float("inf") else f"{age:.1f} s old"
-    said += "".join(f" ({gpu.why})" for gpu in readings.gpus if gpu.why and signal == f"nvml {gpu.uuid}")
-    return Hold(Reason.NO_SIGNAL, f"the {signal} signal is {said}", hand_back=age > policy.lost_age_seconds)
-
-
-def _live(readings: Readings, own: OwnLoad) -> tuple[int, int]:
-    """(running, waiting) that is not ours: what the gateways say, or what the engine has beyond our own, whichever is more."""
-    live = readings.live or LiveReading(0.0)
-    engine = readings.engine
-    if engine is None or engine.running is None or engine.waiting is None:
-        return live.running, live.waiting
-    beyond = max(0, engine.running + engine.waiting - own.total)
-    return max(live.running, beyond), max(live.waiting, min(engine.waiting, beyond))
+    cancel_unprefilled: bool = False
+    cancel_decoding: int = 0

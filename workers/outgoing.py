@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 import structlog
-from psycopg import Error
+from psycopg import DataError, Error, IntegrityError, ProgrammingError
 
 from scheduler.queue.results import Results
 from scheduler.queue.work import Commit, Finished, Returned
+from slackwater.lifecycle import Outcome
+from slackwater.reader.output_line import error_line
+from slackwater.reader.usage import UNKNOWN
 from slackwater.telemetry import REQUESTS_HANDED_BACK, REQUESTS_STORED
+from slackwater.wire.lines import line_id
 
 log = structlog.get_logger()
 MOST_RESULTS: Final = 64
+MOST_BYTES: Final = 16 << 20
 MOST_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 0.5
 
@@ -78,8 +84,9 @@ class Outgoing:
             return
 
     async def _flush(self) -> None:
-        commit = Commit(self.finished[:MOST_RESULTS], (), ())
-        rest = self.finished[MOST_RESULTS:]
+        n = fitting([len(f.line) for f in self.finished])
+        commit = Commit(self.finished[:n], (), ())
+        rest = self.finished[n:]
         if not rest:
             commit = Commit(self.finished, self.closed, self.returned)
             self.closed, self.returned = [], []
@@ -93,17 +100,54 @@ class Outgoing:
             self._committing = False
 
     async def _commit(self, commit: Commit) -> None:
+        """Try until it is stored. What the database refuses for its content is looked for by halves, and ends as an error line."""
         while True:
             try:
                 stored = await self.results.commit(commit)
             except Error as error:
                 log.warning("results.not_stored", error=type(error).__name__, results=len(commit.finished))
+                if isinstance(error, DataError | IntegrityError | ProgrammingError) and commit.finished:
+                    return await self._commit_by_halves(commit)
                 if time.monotonic() > self._ends_at:
-                    return
+                    return None
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             _count(commit, stored)
-            return
+            return None
+
+    async def _commit_by_halves(self, commit: Commit) -> None:
+        """The results in two parts, or the one result as an error; the leases close with the last."""
+        middle = len(commit.finished) // 2
+        if middle:
+            await self._commit(Commit(commit.finished[:middle], (), ()))
+            await self._commit(Commit(commit.finished[middle:], commit.closed, commit.returned))
+        elif commit.finished[0].outcome is Outcome.SUCCEEDED:
+            await self._commit(Commit((unstorable(commit.finished[0]),), commit.closed, commit.returned))
+        else:
+            await self._commit(Commit((), commit.closed, [*commit.returned, _back(commit.finished[0])]))
+
+
+def fitting(sizes: Sequence[int]) -> int:
+    """How many of the first lines go into one commit: at most 64, and 16 MiB but for a first one that is longer."""
+    total = 0
+    for n, size in enumerate(sizes[:MOST_RESULTS]):
+        total += size
+        if n and total > MOST_BYTES:
+            return n
+    return min(len(sizes), MOST_RESULTS)
+
+
+def unstorable(finished: Finished) -> Finished:
+    """The error line of an answer that the database does not take."""
+    request = finished.request
+    where = line_id(request.batch_id, request.line)
+    line = error_line(where, request.custom_id, "server_error", "The answer could not be stored.")
+    return Finished(request, Outcome.FAILED, None, UNKNOWN, 0, line)
+
+
+def _back(finished: Finished) -> Returned:
+    request = finished.request
+    return Returned(request.token, request.position, 1, 60.0, request.attempts, min(request.deferrals + 1, 30_000))
 
 
 def _count(commit: Commit, stored: set[tuple[int, int]]) -> None:

@@ -62,6 +62,11 @@ class Runs:
             if request.token == token:
                 task.cancel()
 
+    def cancel_newest(self, most: int) -> None:
+        """Stop the requests that started last: they have cost the least. They go back and start over, burning nothing."""
+        for task in list(self.tasks)[::-1][:most]:
+            task.cancel()
+
     def hand_back(
         self, request: Request, *, delay_seconds: float = 0.0, burns: bool = False, defers: bool = False
     ) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from scheduler.admission import EngineReading, LiveReading, Readings
 from scheduler.queue.status import Surroundings
 from slackwater.errors import Unavailable
+from slackwater.loop import Loop
 from workers.engines.base import Engine, EngineLoad
 from workers.gpus.sampler import GpuSampler
 from workers.instance import Instance
@@ -32,20 +33,19 @@ class Signals:
     async def sample(self, stopping: asyncio.Event) -> None:
         """Sample the engine, and the GPUs where the instance declares some, until `stopping` is set."""
         async with asyncio.TaskGroup() as sampling:
-            sampling.create_task(self._sample_engine(stopping))
+            sampling.create_task(Loop("sample", self._sample_engine, EVERY_SECONDS).run(stopping))
             if self.gpus is not None:
                 sampling.create_task(self.gpus.run(stopping))
 
-    async def _sample_engine(self, stopping: asyncio.Event) -> None:
-        """An engine that does not answer leaves its last figures to age."""
-        while not stopping.is_set():
-            begun = time.monotonic()
-            try:
-                self._load = await self.engine.load()
-                self._loaded_at = begun
-            except Unavailable:
-                pass
-            await asyncio.sleep(EVERY_SECONDS)
+    async def _sample_engine(self) -> int:
+        """An engine that does not answer, or answers nonsense, leaves its last figures to age."""
+        begun = time.monotonic()
+        try:
+            self._load = await self.engine.load()
+            self._loaded_at = begun
+        except Unavailable:
+            pass
+        return 0
 
     def read(self, around: Surroundings, *, paused: bool) -> Readings:
         """Everything known now."""

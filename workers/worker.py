@@ -12,7 +12,8 @@ from typing import Final
 import structlog
 from psycopg import Error
 
-from scheduler.admission import Admit, Hold, OwnLoad, Policy, admit
+from scheduler.admission import Admit, Hold, OwnLoad, Policy
+from scheduler.headroom import Headroom
 from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
 from scheduler.queue.status import Status
@@ -32,7 +33,6 @@ from workers.signals import Signals
 
 log = structlog.get_logger()
 DECIDE_EVERY_SECONDS: Final = 0.25
-DECISION_VALID_SECONDS: Final = 1.0
 REPORT_EVERY_SECONDS: Final = 1.0
 SEGMENT: Final = 64
 RETRY_SHARE: Final = 0.2
@@ -64,7 +64,9 @@ class Worker:
         self.signals = Signals(self.engine, self.instance)
         self.backlog: deque[Request] = deque()
         self.suspects: deque[Request] = deque()
+        self.headroom = Headroom(self._policy)
         self.decision: Admit | Hold = Hold(Reason.NO_SIGNAL)
+        self._prompt_left = 0
         self._decided_at = self._reported_at = self._models_at = self._rated_at = 0.0
         self._rate = 0.0
         self._done_before = 0
@@ -108,13 +110,15 @@ class Worker:
         self._others = around.others_in_flight
         paused = bool(self.runs.models) and all(m.is_paused for m in self.runs.models.values())
         readings = self.signals.read(around, paused=paused)
-        self.decision = admit(readings, self._policy, OwnLoad(self.runs.in_flight, around.others_in_flight))
+        own = OwnLoad(self.runs.in_flight, around.others_in_flight, sum(r.est_tokens for r in self.runs.tasks.values()))
+        self.headroom.policy = self._policy
+        self.decision = self.headroom.decide(readings, own, now)
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
             self.decision = Hold(Reason.INSTANCE_BUSY)
         await self._ask()
         self._decided_at = now
-        if isinstance(self.decision, Hold) and self.decision.hand_back:
-            self._hand_back_waiting()
+        self._prompt_left = self.decision.prompt_tokens if isinstance(self.decision, Admit) else 0
+        self._yield()
         self._rate_completions(now)
         self.feed.wake.set()
         await self._report(now)
@@ -182,7 +186,7 @@ class Worker:
         if self.suspects:
             return await self._run_suspect()
         begun = self._start(slots)
-        free = slots - self.runs.in_flight
+        free = slots - self.runs.in_flight - len(self.backlog) if self._prompt_left > 0 else 0
         if free > 0 or len(self.backlog) < self._ahead() / 2:
             claim = await self.line.take(self._served, self._most(free), retries=self._takes_retries(slots))
             if claim is not None:
@@ -192,8 +196,11 @@ class Worker:
 
     def _slots(self) -> int:
         """Slots granted under the newest decision; none when it is too old to stand on."""
-        is_valid = time.monotonic() - self._decided_at < DECISION_VALID_SECONDS and not self.stopping.is_set()
-        return min(self._granted, self.decision.slots) if isinstance(self.decision, Admit) and is_valid else 0
+        decision = self.decision
+        if not isinstance(decision, Admit) or self.stopping.is_set():
+            return 0
+        is_valid = time.monotonic() - self._decided_at < decision.valid_seconds
+        return min(self._granted, decision.slots) if is_valid else 0
 
     def _ahead(self) -> int:
         """Requests that will start within the horizon, at the rate of late."""
@@ -213,12 +220,18 @@ class Worker:
 
     def _start(self, slots: int) -> int:
         begun = 0
-        while self.backlog and self.runs.in_flight < slots:
+        while self.backlog and self.runs.in_flight < slots and self._prompt_left > 0:
             request = self.backlog.popleft()
             if self.held.holds(request.token):
                 self.runs.start(request)
+                self._took(request)
                 begun += 1
         return begun
+
+    def _took(self, request: Request) -> None:
+        """Its prompt counts against the decision; the estimate is the best that is known before the engine has read it."""
+        self._prompt_left -= request.est_tokens
+        self.headroom.started(request.est_tokens)
 
     async def _run_suspect(self) -> int:
         """A request whose range lost its worker twice runs with nothing else of ours in the engine; others wait meanwhile.
@@ -228,13 +241,16 @@ class Worker:
         if self.runs.in_flight > 0 or not self.outgoing.is_empty:
             await asyncio.sleep(SUSPECT_PAUSE_SECONDS)
             return 1
-        request = self.suspects.popleft()
-        if not self.held.holds(request.token):
-            return 1
-        if self._others == 0 and not await self.claims.mark_alone(request.token):
+        request = self.suspects[0]
+        is_held = self.held.holds(request.token)
+        if is_held and self._others == 0 and not await self.claims.mark_alone(request.token):
             self.held.lose(request.token)
-            return 1
-        await asyncio.wait([self.runs.start(request)])
+            is_held = False
+        if self.suspects and self.suspects[0] is request:
+            self.suspects.popleft()
+            if is_held:
+                self._took(request)
+                await asyncio.wait([self.runs.start(request)])
         return 1
 
     # Keeping and giving back
@@ -251,6 +267,17 @@ class Worker:
                 self._drop_waiting(lambda request, token=token: request.token == token)
                 self.runs.abort(token)
         return 0
+
+    def _yield(self) -> None:
+        """Give up what the decision says: what waits, what has no token yet, and in an emergency what decodes."""
+        decision = self.decision
+        if not isinstance(decision, Hold):
+            return
+        if decision.hand_back:
+            self._hand_back_waiting()
+        newest = decision.cancel_decoding + (self.headroom.unprefilled if decision.cancel_unprefilled else 0)
+        if newest:
+            self.runs.cancel_newest(newest)
 
     def _hand_back_waiting(self) -> None:
         self._drop_waiting(lambda _: True)

@@ -35,8 +35,11 @@ GRANT SELECT ON tenant, project, model, model_access, price, lane, batch_model, 
     event, delivery, delivery_attempt, ledger, attempt, worker, instance_model, decision TO sw_app;
 GRANT SELECT (id, public_id, name, engine, gpus, max_slots, mode, created_at, disabled_at) ON instance TO sw_app;
 GRANT INSERT ON request, segment, audit TO sw_app;
-GRANT SELECT, INSERT, UPDATE, DELETE ON file, file_chunk, endpoint, secret TO sw_app;
-GRANT SELECT, INSERT, UPDATE ON batch TO sw_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON file, endpoint, secret TO sw_app;
+GRANT SELECT, INSERT, DELETE ON file_chunk TO sw_app;
+GRANT SELECT, INSERT ON batch TO sw_app;
+-- Of a batch it may move its state, which the statements of the API do one way only, and what a client may change; never what was asked or what came of it.
+GRANT UPDATE (state, cancelling_at, priority, completion_window, expires_at) ON batch TO sw_app;
 GRANT UPDATE (state, next_at) ON delivery TO sw_app;
 GRANT USAGE ON SEQUENCE batch_sequence TO sw_app;
 
@@ -45,6 +48,8 @@ GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO sw_worker;
 REVOKE INSERT, UPDATE, DELETE ON tenant, project, api_key, model, model_access, price, audit FROM sw_worker;
 GRANT INSERT ON audit TO sw_worker;
 REVOKE UPDATE, DELETE ON ledger, attempt FROM sw_worker;
+-- What is insert-only stays as it was written: not even a fault of ours can change a result, a request, an event or an uploaded byte.
+REVOKE UPDATE ON result, request, event, file_chunk, output_index, delivery_attempt FROM sw_worker;
 GRANT DELETE ON attempt TO sw_worker;
 GRANT EXECUTE ON FUNCTION make_partitions(bigint), drop_empty_partitions(bigint) TO sw_worker;
 

@@ -81,6 +81,8 @@ def finalise(connection: Connection[TupleRow], tenant_id: int, batch_id: int) ->
 def _finish(connection: Connection[TupleRow], batch: dict[str, Any], counts: Counts) -> None:
     old = BatchState(batch["state"])
     new = BatchState.CANCELLED if old is BatchState.CANCELLING else BatchState(batch["ending"])
+    if new is BatchState.EXPIRED and not counts.expired:
+        new = BatchState.COMPLETED  # What ran when the window ended has brought every answer.
     assert may_become(old, new)
     _sweep(connection, batch["id"])
     for side in Side:

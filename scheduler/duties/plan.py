@@ -20,7 +20,8 @@ from slackwater.reader.request_line import LineError, RequestLine
 from slackwater.reader.validate import FileValidator
 from slackwater.settings import Settings
 
-WAITING: Final = "SELECT tenant_id, id FROM batch WHERE state = 0 ORDER BY id LIMIT 20"
+# One batch of each tenant a step: a tenant with many, or large ones, keeps no other waiting for more than one of them.
+WAITING: Final = "SELECT tenant_id, min(id) FROM batch WHERE state = 0 GROUP BY tenant_id ORDER BY min(id) LIMIT 20"
 BATCH: Final = "SELECT * FROM batch WHERE tenant_id = %s AND id = %s AND state = 0"
 CHUNKS: Final = "SELECT start, data FROM file_chunk WHERE tenant_id = %s AND file_id = %s AND n = %s"
 MODELS: Final = """
@@ -55,7 +56,7 @@ class Reading:
 
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
-    """Plan, or refuse, the waiting batches that no other process is reading; the first 20 at most."""
+    """Plan, or refuse, the oldest waiting batch of each tenant, unless another process is reading it."""
     rows = connection.execute(WAITING).fetchall()
     return each(rows, lambda row: _plan_alone(connection, settings, *row))
 

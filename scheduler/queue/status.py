@@ -31,7 +31,7 @@ RETURNING slots
 """
 SURROUNDINGS: Final = """
 SELECT (SELECT count(*) FROM gateway),
-       (SELECT max(coalesce(extract(epoch FROM now() - l.at), 1e9))::float8
+       (SELECT max(coalesce(extract(epoch FROM now() - l.at), 'infinity'))::float8
           FROM gateway g LEFT JOIN live_load l ON l.gateway_id = g.id AND l.instance_id = %(instance_id)b::int),
        (SELECT coalesce(sum(l.running), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
        (SELECT coalesce(sum(l.waiting), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),

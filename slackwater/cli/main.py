@@ -7,7 +7,19 @@ from typing import NoReturn
 
 import typer
 
-from slackwater.cli import batches, conformance, instances, keys, migrate, models, parts, prices, projects, tenants
+from slackwater.cli import (
+    batches,
+    conformance,
+    headroom,
+    instances,
+    keys,
+    migrate,
+    models,
+    parts,
+    prices,
+    projects,
+    tenants,
+)
 from slackwater.cli.up import command as up
 
 app = typer.Typer(
@@ -24,6 +36,7 @@ app.command("duties")(parts.duties)
 app.command("dispatch")(parts.dispatch)
 app.command("celery")(parts.celery)
 app.command("migrate")(migrate.migrate)
+app.command("headroom")(headroom.headroom)
 app.command("conformance")(conformance.conformance)
 for module in (batches, tenants, projects, keys, models, prices, instances):
     app.add_typer(module.app)

@@ -73,11 +73,13 @@ class LineReader:
 
     def read(self, line: Line) -> RequestLine | LineError:
         """The request of a line. Never raises, whatever the bytes."""
+        text = ""
         try:
             text = decode(line.data)
             found = self._usual(text) or self._any_order(text)
         except InvalidJson as error:
-            return _unreadable(line, error)
+            head = self._usual_head(text)
+            return _unreadable(line, error)._replace(custom_id=head[1] if head else None)
         if isinstance(found, _Refused):
             why = found.why
             return LineError(why.code, line.number, why.param, why.message, found.custom_id)

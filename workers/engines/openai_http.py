@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from math import isfinite, nan
 from typing import Final, Self
 
 import aiohttp
@@ -18,6 +21,8 @@ from workers.engines.base import Call, EngineLoad
 CONNECT_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 2.0
 MOST_BODY_BYTES: Final = 64 << 20
+MOST_PAGE_BYTES: Final = 4 << 20
+PLAIN: Final = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)
 # The same figure under the names of vLLM (both generations), SGLang and llama.cpp.
 RUNNING: Final = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")
 WAITING: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
@@ -40,9 +45,9 @@ class UpstreamEngine:
 
     @classmethod
     async def open(cls, url: str, api_key: str | None, *, most: int, timeout_seconds: float) -> Self:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
         connector = aiohttp.TCPConnector(limit=most + 2, keepalive_timeout=60)
-        session = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=False, auto_decompress=True)
+        session = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=False, auto_decompress=False)
         return cls(url.rstrip("/").removesuffix("/v1"), session, timeout_seconds)
 
     async def run(self, call: Call) -> Ending:
@@ -77,18 +82,16 @@ class UpstreamEngine:
 
     async def serves(self, model: str) -> bool:
         try:
-            async with self.session.get(self.url + "/v1/models", timeout=_probe()) as reply:
-                if reply.status != 200:
-                    return False
-                listed = await reply.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+            status, text = await self._get("/v1/models")
+            listed = json.loads(text) if status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError):
             return False
         data = listed.get("data") if isinstance(listed, dict) else None
         return isinstance(data, list) and any(isinstance(m, dict) and m.get("id") == model for m in data)
 
     async def _get(self, path: str) -> tuple[int, str]:
-        async with self.session.get(self.url + path, timeout=_probe()) as reply:
-            return reply.status, await reply.text(errors="replace")
+        async with self.session.get(self.url + path, timeout=_probe(), allow_redirects=False) as reply:
+            return reply.status, (await _bounded(reply, MOST_PAGE_BYTES)).decode(errors="replace")
 
     async def close(self) -> None:
         await self.session.close()
@@ -100,13 +103,26 @@ def _probe() -> aiohttp.ClientTimeout:
 
 
 async def _ending(reply: aiohttp.ClientResponse) -> Ending:
-    body = await reply.content.read(MOST_BODY_BYTES + 1) if reply.content_length is None else await reply.read()
-    while not reply.content.at_eof() and len(body) <= MOST_BODY_BYTES:
-        body += await reply.content.read(MOST_BODY_BYTES + 1 - len(body))
+    body = await _bounded(reply, MOST_BODY_BYTES)
     if len(body) > MOST_BODY_BYTES:
         return Unanswered(Why.BAD_UPSTREAM)
     retry_after = seconds_of(reply.headers.get("Retry-After"), time.time())
-    return Answered(reply.status, body, retry_after, reply.headers.get("X-Request-Id"))
+    return Answered(reply.status, body, retry_after, _request_id(reply.headers.get("X-Request-Id")))
+
+
+async def _bounded(reply: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body, whatever it claims to measure; one byte over `most` tells that it is longer."""
+    body = bytearray()
+    async for piece in reply.content.iter_chunked(1 << 16):
+        body += piece
+        if len(body) > most:
+            break
+    return bytes(body)
+
+
+def _request_id(header: str | None) -> str | None:
+    """The upstream's id of a run, where it may stand in an output line as it is."""
+    return header if header is not None and PLAIN.fullmatch(header) else None
 
 
 def seconds_of(retry_after: str | None, now: float) -> float | None:
@@ -139,4 +155,5 @@ def load_of(text: str) -> EngineLoad:
 
 
 def _first(sums: dict[str, float], names: tuple[str, ...]) -> float | None:
-    return next((sums[name] for name in names if name in sums), None)
+    """The first figure that is there and is a number: NaN and Inf tell nothing."""
+    return next((sums[name] for name in names if isfinite(sums.get(name, nan))), None)

@@ -19,7 +19,8 @@ from workers.worker import Worker
 
 @pytest.fixture
 def installed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """The driver, for every process that this one starts."""
+    """The driver, for every process that this one starts. Both GPUs are idle: what nothing explains would be foreign load."""
+    driver.set({"gpu0.util": 3, "gpu1.util": 3})
     for name, value in driver.variables.items():
         monkeypatch.setenv(name, value)
     return driver

@@ -203,13 +203,23 @@ async def test_cancelling_aborts_what_runs_and_keeps_what_is_done(
 async def test_live_requests_waiting_hold_the_next_claims(dsn: str, scenario: Scenario) -> None:
     instance_id = scenario.instance()
     scenario.connection.execute("INSERT INTO gateway (id, host, pid) VALUES ('g', 'h', 1)")
-    insert = "INSERT INTO live_load (instance_id, gateway_id, running, waiting, at) VALUES (%s, 'g', 0, 1, now() + interval '10 minutes')"
+    insert = "INSERT INTO live_load (instance_id, gateway_id, running, waiting) VALUES (%s, 'g', 0, 1)"
     scenario.connection.execute(insert.encode(), (instance_id,))
     batch_id = scenario.batch([chat_line("a")])
+
+    def has_held() -> bool:
+        scenario.connection.execute("UPDATE live_load SET at = now()")
+        held: int = scenario.one("SELECT count(*) FROM decision WHERE reason = 'live_waiting'")
+        return held > 0
+
+    def is_done() -> bool:
+        scenario.connection.execute("UPDATE live_load SET at = now(), waiting = 0")
+        return scenario.counts(batch_id).done == 1
+
     async with serving(dsn):
-        await until_async(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'live_waiting'") > 0)
+        await until_async(has_held)
         assert scenario.counts(batch_id).done == 0
-        scenario.connection.execute("UPDATE live_load SET waiting = 0")
+        await until_async(is_done)
         assert await ended(scenario, batch_id) is BatchState.COMPLETED
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.admission import Admit, EngineReading, GpuReading, Hold, Mode, OwnLoad, Policy, Readings, admit
+from scheduler.admission import Admit, EngineReading, GpuReading, Hold, Mode, OwnLoad, Policy, Readings
+from scheduler.headroom import Headroom
 from slackwater.errors import Misconfigured
 from slackwater.explain import Reason
 from workers.gpus.binding import check_binding
@@ -73,10 +74,11 @@ def test_a_lost_gpu_holds_and_hands_back(mode: Mode) -> None:
     gpus = (GpuReading("GPU-a", 0.1, 0.0), GpuReading("GPU-b", 0.1, state="lost", why="gpu: GPU_IS_LOST"))
     readings = Readings(EngineReading(0.1, 0, 0), None, gpus, declared_gpus=("GPU-a", "GPU-b"))
 
-    held = admit(readings, Policy(4, mode), OwnLoad())
+    held = Headroom(Policy(4, mode)).decide(readings, OwnLoad(), 0.0)
 
     assert held == Hold(Reason.NO_SIGNAL, "GPU GPU-b is lost (gpu: GPU_IS_LOST)", hand_back=True)
-    assert isinstance(admit(Readings(readings.engine, None, gpus[:1]), Policy(4, mode), OwnLoad()), Admit)
+    alone = Readings(readings.engine, None, gpus[:1])
+    assert isinstance(Headroom(Policy(4, mode)).decide(alone, OwnLoad(), 0.0), Admit)
 
 
 def test_restarts_grow_rarer_up_to_a_limit() -> None:

@@ -1,0 +1,59 @@
+"""What an upstream's counters tell: the mean iteration between two samples, and how many iterations have passed by now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.admission import EngineReading, OwnLoad
+from scheduler.headroom.feed import Feed
+from scheduler.headroom.iteration_model import IterationModel
+
+LEAST_SECONDS: Final = 0.02
+
+
+@dataclass
+class Counters:
+    """The last sample that was used, when it was taken, and the pace since the one before it, in iterations a second."""
+
+    last: EngineReading | None = None
+    at: float = 0.0
+    pace: float = 0.0
+
+    def forget(self) -> None:
+        """Samples stopped: the next one starts anew."""
+        self.last = None
+
+    def iteration(self, now: float) -> float | None:
+        """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then."""
+        if self.last is None or self.last.iterations is None:
+            return None
+        return self.last.iterations + max(0.0, now - self.at) * self.pace
+
+    def see(self, engine: EngineReading, own: OwnLoad, now: float, model: IterationModel, feed: Feed) -> None:
+        """Teach the model and the feed what happened since the last sample. A counter that went back (a restart) teaches nothing."""
+        at = now - engine.age_seconds
+        was, seconds = self.last, at - self.at
+        if was is not None and seconds < LEAST_SECONDS:
+            return
+        self.last, self.at = engine, at
+        if was is None or None in (was.iterations, was.iteration_tokens, engine.iterations, engine.iteration_tokens):
+            return
+        n = (engine.iterations or 0) - (was.iterations or 0)
+        tokens = (engine.iteration_tokens or 0) - (was.iteration_tokens or 0)
+        if n < 0 or tokens < 0:
+            return
+        running = ((engine.running or 0) + (was.running or 0)) / 2
+        prompt = max(0.0, tokens - running * n)
+        feed.see(prompt / seconds, own.mine / own.total if own.total else 1.0, seconds)
+        attention = feed.attention(was.iterations or 0, engine.iterations or 0)
+        self.pace = n / seconds
+        if n and engine.running and was.running:
+            kv = (cache(engine) + cache(was)) / 2
+            model.learn(seconds * 1000 / n, running, kv, prompt / n, attention / n)
+
+
+def cache(engine: EngineReading) -> float:
+    """The share of the cache in use; 0 where the engine does not tell, which then only takes this limit away."""
+    ratio = engine.kv_used_ratio
+    return ratio if ratio is not None and 0.0 <= ratio <= 1.0 else 0.0

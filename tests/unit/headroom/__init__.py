@@ -1,0 +1,1 @@
+"""The policy and its simulator: pure, so every test passes the clock in."""
