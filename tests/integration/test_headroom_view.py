@@ -5,8 +5,9 @@ from __future__ import annotations
 from slackwater.cli.headroom import cells
 from slackwater.storage.database import Database
 from slackwater.storage.headroom_view import workers
-from tests.integration.workers.serving import serving, until
+from tests.integration.workers.serving import serving
 from tests.scenario import Scenario
+from tests.waiting import until_async
 
 
 async def test_a_worker_and_an_instance_without_one(dsn: str) -> None:
@@ -18,7 +19,7 @@ async def test_a_worker_and_an_instance_without_one(dsn: str) -> None:
     scenario.connection.execute(insert.encode(), (instance_id,))
     database = Database(dsn, pool_size=1)
     async with serving(dsn, "busy"):
-        await until(lambda: scenario.one("SELECT count(*) FROM decision") > 0)
+        await until_async(lambda: scenario.one("SELECT count(*) FROM decision") > 0)
         async with database.admin() as connection:
             busy, idle = [cells(row) for row in await workers(connection)]
     await database.close()
