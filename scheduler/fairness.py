@@ -19,7 +19,6 @@ class Place:
     tenant_id: int
     batch_id: int
     model_id: int
-    lane_id: int
     priority: int
     weight: int
     served_tokens: int

@@ -75,10 +75,3 @@ class Side(IntEnum):
 
     OUTPUT = 0
     ERROR = 1
-
-
-class SegmentState(IntEnum):
-    """A segment is ready, or delayed until its `run_at`. Done means gone; leased means a row in `lease`."""
-
-    READY = 0
-    DELAYED = 3

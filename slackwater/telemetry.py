@@ -12,7 +12,7 @@ REGISTRY = CollectorRegistry(auto_describe=True)
 
 REQUESTS_STORED = Counter("slackwater_requests_stored", "Results stored.", ["outcome"], registry=REGISTRY)
 REQUESTS_HANDED_BACK = Counter(
-    "slackwater_requests_handed_back", "Requests handed back without a result.", ["why"], registry=REGISTRY
+    "slackwater_requests_handed_back", "Requests handed back without a result.", registry=REGISTRY
 )
 DECISIONS = Counter("slackwater_decisions", "Admission decisions.", ["reason"], registry=REGISTRY)
 DUTY_SECONDS = Histogram("slackwater_duty_seconds", "One step of a duty.", ["duty"], registry=REGISTRY)

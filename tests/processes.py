@@ -1,12 +1,11 @@
-"""Running the product's commands as processes of their own, and waiting for facts about them."""
+"""Running the product's commands as processes of their own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,15 +29,6 @@ def run(*arguments: str, env: Mapping[str, str], seconds: float = 60) -> subproc
 def start(*arguments: str, env: Mapping[str, str], **options: Any) -> subprocess.Popen[bytes]:
     """Start a command of `slackwater` and leave it running."""
     return subprocess.Popen([*SLACKWATER, *arguments], env=env, **options)
-
-
-def until(fact: Callable[[], Any], seconds: float = 60, *, about: Callable[[], str] = str) -> Any:
-    """What `fact` returns once it is true; `about` says more when that does not happen in time."""
-    deadline = time.monotonic() + seconds
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"not in {seconds} s: {about()}"
-        time.sleep(0.02)
-    return value
 
 
 def processes_of(mark: str) -> dict[int, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
+Call = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 ANSWER = (
     b'{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
@@ -22,11 +23,12 @@ async def answer(_: web.Request, __: bytes) -> web.StreamResponse:
 
 @dataclass
 class Upstream:
-    """Runs in a thread of its own on a free port. `handler` may be changed while it runs."""
+    """Runs in a thread of its own on a free port. `handler` may be changed while it runs; with `api_key`, calls without it get a 401."""
 
     handler: Handler = answer
     models: tuple[str, ...] = ("tiny-chat",)
     metrics: str | None = None
+    api_key: str | None = None
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     aborted: threading.Event = field(default_factory=threading.Event)
@@ -48,7 +50,7 @@ class Upstream:
 
     def _serve(self, ready: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
-        app = web.Application(client_max_size=64 << 20)
+        app = web.Application(client_max_size=64 << 20, middlewares=[self._check_key])
         app.router.add_get("/v1/models", self._list)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_post("/v1/{path:.*}", self._post)
@@ -61,6 +63,12 @@ class Upstream:
         self._loop.run_forever()
         self._loop.run_until_complete(runner.cleanup())
         self._loop.close()
+
+    @web.middleware
+    async def _check_key(self, request: web.Request, handler: Call) -> web.StreamResponse:
+        if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":
+            return web.json_response({}, status=401)
+        return await handler(request)
 
     async def _list(self, _: web.Request) -> web.Response:
         return web.json_response(
@@ -79,6 +87,15 @@ class Upstream:
         except asyncio.CancelledError:
             self.aborted.set()
             raise
+
+
+def told(answers: Mapping[bytes, bytes]) -> Handler:
+    """A handler that answers a body with the bytes that stand for it in `answers`, and any other with `ANSWER`."""
+
+    async def handle(_: web.Request, body: bytes) -> web.StreamResponse:
+        return web.Response(body=answers.get(body, ANSWER), content_type="application/json")
+
+    return handle
 
 
 def streaming(pieces: list[str], *, hold: threading.Event | None = None, breaks: bool = False) -> Handler:

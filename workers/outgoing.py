@@ -154,5 +154,4 @@ def _count(commit: Commit, stored: set[tuple[int, int]]) -> None:
     for finished in commit.finished:
         won = (finished.request.batch_id, finished.request.line) in stored
         REQUESTS_STORED.labels(finished.outcome.state.value if won else "late").inc()
-    if commit.returned:
-        REQUESTS_HANDED_BACK.labels("handed_back").inc(sum(r.n for r in commit.returned))
+    REQUESTS_HANDED_BACK.inc(sum(returned.n for returned in commit.returned))

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from slackwater.webhooks.deliveries import AttemptLog, Delivery
-from slackwater.webhooks.endpoints import MAX_GRACE_SECONDS, Endpoint
+from slackwater.webhooks.endpoints import Endpoint
+from slackwater.webhooks.signing_secrets import MAX_GRACE_SECONDS
 from slackwater.wire.batch_request import Body, Clean
 
 EventTypes = Annotated[list[Clean], Field(min_length=1, max_length=64)]

@@ -32,7 +32,8 @@ CREATE TABLE result (
 ) PARTITION BY RANGE (batch_id);
 ALTER TABLE result ALTER body SET STORAGE EXTERNAL;
 
--- Ready or delayed work only. `first` and `n` are in no index, so that the split of a claim is a HOT update.
+-- Ready work (`state` 0), or work delayed (3) until its `run_at`; what is done is gone, what is claimed stands in `lease`.
+-- `first` and `n` are in no index, so that the split of a claim is a HOT update.
 CREATE TABLE segment (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id bigint NOT NULL,

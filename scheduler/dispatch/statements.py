@@ -1,11 +1,11 @@
-"""The racing statements of the sender. Roles: `slackwater_worker`. The database's clock rules."""
+"""The racing statements of the sender. Role: `sw_worker`. The database's clock rules."""
 
 from __future__ import annotations
 
 # Guarantees: a delivery is in one sender's hands until its lease ends; a second claim takes it only after that, under a new token.
 # Fair by lanes: the oldest due deliveries of each endpoint, at most `per_endpoint` in flight for one endpoint and `per_tenant` for one
 # tenant, so that a receiver that hangs holds up nobody else. (Two senders that claim in the same instant may reach twice these.)
-# Endpoints that are disabled or deleted are passed over. URL and secrets are those of this moment. `picked` names every column of the
+# Endpoints that are disabled or deleted are passed over. URL and secrets are those of this moment. `locked` names every column of the
 # index of what is due: without statistics the planner takes that index, and by the id alone it would read all of it for each row.
 CLAIM = """
 WITH RECURSIVE lane AS (
@@ -31,7 +31,7 @@ WITH RECURSIVE lane AS (
                           ORDER BY d.next_at, d.id LIMIT greatest(%(per_endpoint)s::bigint - l.busy, 0)) d
 ), ranked AS (
     SELECT tenant_id, endpoint_id, id, next_at, tenant_busy + row_number() OVER (PARTITION BY tenant_id ORDER BY next_at, id) AS place FROM due
-), picked AS MATERIALIZED (
+), locked AS MATERIALIZED (
     SELECT d.tenant_id, d.id
       FROM (SELECT tenant_id, endpoint_id, id, next_at FROM ranked WHERE place <= %(per_tenant)s::bigint
              ORDER BY next_at, id LIMIT %(most)s::bigint) r
@@ -40,7 +40,7 @@ WITH RECURSIVE lane AS (
        FOR UPDATE OF d SKIP LOCKED
 ), claimed AS (
     UPDATE delivery d SET token = gen_random_uuid(), next_at = now() + make_interval(secs => %(lease)s::float8)
-      FROM picked p WHERE d.tenant_id = p.tenant_id AND d.id = p.id
+      FROM locked p WHERE d.tenant_id = p.tenant_id AND d.id = p.id
     RETURNING d.tenant_id, d.id, d.token, d.attempts, d.event_id, d.endpoint_id
 )
 SELECT c.tenant_id, c.id, c.token, c.attempts, e.public_id, e.body, p.id, p.public_id, p.url,

@@ -1,4 +1,4 @@
-"""The duties by name, and how late each is."""
+"""All duties, and how late each is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ DUTIES: Final = (
     Duty("forget", purge.forget_silent, 5.0),
     Duty("purge", purge.step, 60.0),
 )
-BY_NAME: Final = {duty.name: duty for duty in DUTIES}
 
 # Seconds since the oldest thing that each duty should have done became due.
 LAG: Final = """

@@ -204,13 +204,13 @@ SELECT r.position, r.line, r.custom_id
 # Everything with ready work for these models, and how much each tenant was served in the last ten minutes. Read at most once a second. The order
 # of `ready` is for the planner: without it, it may look through the whole table for a batch whose segments lie at its end.
 LINE: Final = """
-SELECT b.tenant_id, b.id, p.model_id, p.lane_id, b.priority, t.weight, coalesce(u.tokens, 0)::bigint,
+SELECT b.tenant_id, b.id, p.model_id, b.priority, t.weight, coalesce(u.tokens, 0)::bigint,
        extract(epoch FROM b.expires_at - now())::float8, extract(epoch FROM b.expires_at - b.created_at)::float8
   FROM batch b
   CROSS JOIN LATERAL (
-    SELECT p.model_id, p.lane_id FROM batch_model p
+    SELECT p.model_id FROM batch_model p
      WHERE p.tenant_id = b.tenant_id AND p.batch_id = b.id AND p.model_id = ANY (%(models)b::int[]) LIMIT 1000) p
-  JOIN tenant t ON t.id = b.tenant_id
+  CROSS JOIN LATERAL (SELECT t.weight FROM tenant t WHERE t.id = b.tenant_id LIMIT 1) t
   CROSS JOIN LATERAL (
     SELECT 1 FROM segment s WHERE s.state = 0 AND s.model_id = p.model_id AND s.batch_id = b.id ORDER BY s.rank LIMIT 1) ready
   LEFT JOIN (

@@ -49,11 +49,6 @@ class Valkey:
         return self._url
 
     @property
-    def celery_url(self) -> str:
-        """The same address as Celery's broker setting takes it."""
-        return self._url.replace("unix://", "redis+socket://", 1)
-
-    @property
     def pid(self) -> int | None:
         """Of the server, while it runs."""
         return self._server.pid if self._server is not None and self.is_running() else None

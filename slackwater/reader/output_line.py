@@ -52,13 +52,8 @@ def read_answer(status: int, body: bytes) -> Answer:
     return _mended(status, body)
 
 
-def output_line(line_id: str, custom_id: str, request_id: str | None, status: int, body: bytes) -> bytes:
-    """The line of a request that an engine answered, with its newline; `body` is what the engine sent."""
-    return answer_line(line_id, custom_id, request_id, read_answer(status, body))
-
-
 def answer_line(line_id: str, custom_id: str, request_id: str | None, answer: Answer) -> bytes:
-    """As `output_line`, of an answer that is read already."""
+    """The line of a request that an engine answered, with its newline."""
     response = f'"status_code":{answer.status},"request_id":{json.dumps(request_id)}'
     head = f'{_opening(line_id, custom_id)},"response":{{{response},"body":'
     mark = b',"slackwater":{"reencoded":true}' if answer.reencoded else b""

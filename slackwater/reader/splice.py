@@ -11,9 +11,6 @@ from slackwater.reader.strict_json import decode
 DROPPED = frozenset({"background", "store", "stream", "stream_options", "webhook", "service_tier"})
 """Members of a request that never reach an engine."""
 
-CONTROLLED = frozenset({"priority", "cache_salt"})
-"""Members that only Slackwater sets on what an engine receives."""
-
 
 def splice(body: bytes, *, put: Mapping[str, bytes], drop: Container[str]) -> bytes:
     """`body` with the members of `put` set and those of `drop` removed; a name in both is set.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 
@@ -17,16 +16,8 @@ class Usage(NamedTuple):
 UNKNOWN = Usage()
 
 
-def read_usage(body: bytes) -> Usage:
-    """The usage of a chat, completion, response or embedding answer; what cannot be read is unknown."""
-    try:
-        return usage_of(json.loads(body))
-    except (ValueError, RecursionError):
-        return UNKNOWN
-
-
 def usage_of(answer: Any) -> Usage:
-    """As `read_usage`, of an answer that is parsed already.
+    """The usage of a chat, completion, response or embedding answer; what it does not say is unknown.
 
     Cached tokens are part of the prompt: more of them than the prompt has are cut to the prompt.
     """

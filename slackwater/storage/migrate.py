@@ -26,15 +26,6 @@ def engine_of(dsn: str) -> Engine:
     return create_engine(make_url(dsn).set(drivername="postgresql+psycopg"), hide_parameters=True)
 
 
-def current(dsn: str) -> str | None:
-    """The revision the database is at; None when it is empty."""
-    engine = engine_of(dsn)
-    with engine.connect() as connection:
-        revision = MigrationContext.configure(connection).get_current_revision()
-    engine.dispose()
-    return revision
-
-
 def upgrade(dsn: str, phase: Phase | None = None) -> str | None:
     """Upgrade to the newest revision; with phase `pre`, up to the next pending `post_` one. Returns the revision reached.
 

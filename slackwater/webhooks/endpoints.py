@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, RowMapping, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, RowMapping, and_, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater import ids
-from slackwater.errors import Conflict, InvalidRequest, NotFound
+from slackwater.errors import InvalidRequest, NotFound
 from slackwater.outbox import EVENT_TYPES
 from slackwater.sealing import Sealer
 from slackwater.settings import Settings
-from slackwater.storage.tables import endpoint, secret
-from slackwater.webhooks import signing, targets
+from slackwater.storage.tables import endpoint
+from slackwater.webhooks import signing, signing_secrets, targets
 
-MAX_SECRETS: Final = 10
 MAX_NAME_CHARACTERS: Final = 256
-MAX_GRACE_SECONDS: Final = 7 * 86_400
 DISABLED_BY_CALLER: Final = "disabled_by_caller"
 
 
@@ -76,7 +74,7 @@ async def create(
         "event_types": _types(event_types),
     }
     endpoint_id = (await connection.execute(insert(endpoint).values(row).returning(endpoint.c.id))).scalar_one()
-    return Created(public_id, await _add_secret(connection, sealer, tenant_id, endpoint_id, public_id))
+    return Created(public_id, await signing_secrets.add(connection, sealer, tenant_id, endpoint_id, public_id))
 
 
 async def get(connection: AsyncConnection, *, sealer: Sealer, tenant_id: int, public_id: str) -> Endpoint:
@@ -108,7 +106,9 @@ async def list_page(
         scope.append(endpoint.c.project_id == project_id)
     if after is not None:
         scope.append(endpoint.c.id < (await _row(connection, tenant_id, after))["id"])
-    query = select(endpoint, _hint()).where(*scope).order_by(endpoint.c.id.desc()).limit(limit + 1)
+    query = (
+        select(endpoint, signing_secrets.newest_hint()).where(*scope).order_by(endpoint.c.id.desc()).limit(limit + 1)
+    )
     rows = (await connection.execute(query)).mappings().all()
     return [_endpoint(row, sealer, tenant_id) for row in rows[:limit]], len(rows) > limit
 
@@ -158,7 +158,7 @@ async def remove(connection: AsyncConnection, *, tenant_id: int, public_id: str)
     row = await _row(connection, tenant_id, public_id)
     gone = {"deleted_at": func.now(), "updated_at": func.now(), "url": b""}
     await connection.execute(update(endpoint).where(endpoint.c.id == row["id"], _live(tenant_id)).values(**gone))
-    await connection.execute(delete(secret).where(secret.c.tenant_id == tenant_id, secret.c.endpoint_id == row["id"]))
+    await signing_secrets.remove(connection, tenant_id, row["id"])
     await _wake(connection)
 
 
@@ -170,24 +170,15 @@ async def rotate_secret(
     Raises:
         NotFound: as for `get`.
         InvalidRequest: the grace is out of range.
-        Conflict: `MAX_SECRETS` are live already.
+        Conflict: `signing_secrets.MAX_SECRETS` are live already.
     """
-    if not 0 <= grace_seconds <= MAX_GRACE_SECONDS:
-        raise InvalidRequest("The grace must be 0 to 604800 seconds.", param="grace_seconds")
+    signing_secrets.check_grace(grace_seconds)
     row = await _row(connection, tenant_id, public_id, lock=True)
-    ends = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, grace_seconds)
-    mine = and_(secret.c.tenant_id == tenant_id, secret.c.endpoint_id == row["id"])
-    await connection.execute(
-        update(secret).where(mine).values(expires_at=func.least(func.coalesce(secret.c.expires_at, ends), ends))
-    )
-    await connection.execute(delete(secret).where(mine, secret.c.expires_at <= func.now()))
-    live = (await connection.execute(select(func.count()).select_from(secret).where(mine))).scalar_one()
-    if live >= MAX_SECRETS:
-        raise Conflict(f"At most {MAX_SECRETS} secrets may be live at once.", code="too_many_secrets")
+    await signing_secrets.retire(connection, tenant_id, row["id"], grace_seconds)
     await connection.execute(
         update(endpoint).where(endpoint.c.id == row["id"], _live(tenant_id)).values(updated_at=func.now())
     )
-    return await _add_secret(connection, sealer, tenant_id, row["id"], public_id)
+    return await signing_secrets.add(connection, sealer, tenant_id, row["id"], public_id)
 
 
 async def live_secrets(connection: AsyncConnection, *, sealer: Sealer, tenant_id: int, public_id: str) -> list[str]:
@@ -197,32 +188,11 @@ async def live_secrets(connection: AsyncConnection, *, sealer: Sealer, tenant_id
         NotFound: as for `get`.
     """
     row = await _row(connection, tenant_id, public_id)
-    query = select(secret.c.sealed).where(
-        secret.c.tenant_id == tenant_id,
-        secret.c.endpoint_id == row["id"],
-        or_(secret.c.expires_at.is_(None), secret.c.expires_at > func.now()),
-    )
-    context = signing.secret_context(tenant_id, public_id)
-    sealed = (await connection.execute(query.order_by(secret.c.id.desc()))).scalars()
-    return [sealer.unseal(value, context).decode() for value in sealed]
-
-
-async def _add_secret(
-    connection: AsyncConnection, sealer: Sealer, tenant_id: int, endpoint_id: int, public_id: str
-) -> str:
-    plain = signing.new_secret()
-    row = {
-        "tenant_id": tenant_id,
-        "endpoint_id": endpoint_id,
-        "sealed": sealer.seal(plain.encode(), signing.secret_context(tenant_id, public_id)),
-        "hint": signing.hint(plain),
-    }
-    await connection.execute(insert(secret).values(row))
-    return plain
+    return await signing_secrets.live(connection, sealer, tenant_id, row["id"], public_id)
 
 
 async def _row(connection: AsyncConnection, tenant_id: int, public_id: str, *, lock: bool = False) -> RowMapping:
-    query = select(endpoint, _hint()).where(_live(tenant_id), endpoint.c.public_id == public_id)
+    query = select(endpoint, signing_secrets.newest_hint()).where(_live(tenant_id), endpoint.c.public_id == public_id)
     if lock:
         query = query.with_for_update(of=endpoint)
     row = (await connection.execute(query)).mappings().one_or_none()
@@ -237,13 +207,6 @@ async def _wake(connection: AsyncConnection) -> None:
 
 def _live(tenant_id: int) -> ColumnElement[bool]:
     return and_(endpoint.c.tenant_id == tenant_id, endpoint.c.deleted_at.is_(None))
-
-
-def _hint() -> ColumnElement[str]:
-    newest = select(secret.c.hint).where(
-        secret.c.tenant_id == endpoint.c.tenant_id, secret.c.endpoint_id == endpoint.c.id
-    )
-    return newest.order_by(secret.c.id.desc()).limit(1).scalar_subquery().label("hint")
 
 
 def _disabling() -> dict[str, Any]:

@@ -14,7 +14,6 @@ from slackwater.wire.batch import unix
 from slackwater.wire.batch_request import Body, Clean, ExpiresAfter
 
 MOST_PARTS: Final = 10_000
-PART_ID: Final = re.compile(r"part_[0-9a-f]{32}", re.ASCII)
 MD5: Final = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,15 +23,6 @@ from tests.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = [sys.executable, "-m", "slackwater.cli.main"]
-
-
-def wait_until(fact: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Return once the fact holds; fail loudly when it does not within the limit."""
-    end = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 @dataclass
@@ -150,13 +138,3 @@ class Cluster:
     def logs(self) -> str:
         """The last lines of every process, for a failure's message."""
         return "\n".join(f"== {p.name}\n{p.read_text()[-1500:]}" for p in sorted(self.home.glob("*.log")))
-
-
-def engine_log(path: Path) -> list[tuple[str, Mapping[str, Any], bytes]]:
-    """(run id, parsed body, raw body) of every run the echo engines began."""
-    runs = []
-    for line in path.read_text().splitlines():
-        run, _, body = line.partition(" ")
-        raw = bytes.fromhex(body)
-        runs.append((run, json.loads(raw), raw))
-    return runs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.upstream import serving
+from tests.upstream import Upstream
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    """The URL of a model server."""
-    with serving() as url:
-        yield url
+    """The URL of a model server with one model behind a key."""
+    with Upstream(models=("far-away",), api_key="upstream-key") as upstream:
+        yield f"{upstream.url}/v1"

@@ -17,8 +17,9 @@ from typing import IO, Any
 
 from openai import OpenAI
 
-from tests.processes import environment, processes_of, start, until
+from tests.processes import environment, processes_of, start
 from tests.scenario import chat_line
+from tests.waiting import until
 
 READY_SECONDS = 120.0
 ENV_LINES = re.compile(r"SLACKWATER_URL=(http://127\.0\.0\.1:\d+)\nSLACKWATER_API_KEY=(sk-\S+)\n")

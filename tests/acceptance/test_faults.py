@@ -24,7 +24,8 @@ from tests.acceptance.campaign import (
     runs_by_request,
     submit_batches,
 )
-from tests.acceptance.cluster import Cluster, wait_until
+from tests.acceptance.cluster import Cluster
+from tests.waiting import until
 
 SEED = int(os.environ.get("SLACKWATER_TEST_SEED", "7"))
 FAULTS = int(os.environ.get("SLACKWATER_TEST_FAULTS", "14"))
@@ -71,7 +72,7 @@ def check(cluster: Cluster, client: Client, history: History, receiver: Receiver
     with psycopg.connect(cluster.dsn, autocommit=True) as database:
         unfinished = "SELECT count(*) FROM batch WHERE state IN (0, 1, 2, 6)"
         drained = lambda: database.execute(unfinished).fetchone() == (0,)  # noqa: E731
-        wait_until(drained, seconds=90, what=f"every batch ends\n{cluster.logs()}")
+        until(drained, seconds=90, about=lambda: f"every batch ends\n{cluster.logs()}")
         # A receiver that answered 500 or nothing is tried again in seconds, not hours, so that the test ends.
         hurry = "UPDATE delivery SET next_at = now() WHERE state = 0 AND token IS NULL"
 
@@ -79,7 +80,7 @@ def check(cluster: Cluster, client: Client, history: History, receiver: Receiver
             database.execute(hurry)
             return database.execute("SELECT count(*) FROM delivery WHERE state = 0").fetchone() == (0,)
 
-        wait_until(delivered, seconds=90, what="every event is delivered")
+        until(delivered, seconds=90, about=lambda: "every event is delivered")
         for left in ("segment", "lease"):
             assert database.execute(f"SELECT count(*) FROM {left}".encode()).fetchone() == (0,), f"a {left} is left"
         ledger = database.execute("SELECT sum(requests), sum(prompt_tokens) FROM ledger").fetchone()

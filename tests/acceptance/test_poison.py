@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from slackwater.lifecycle import BatchState
-from tests.acceptance.cluster import Cluster, wait_until
+from tests.acceptance.cluster import Cluster
 from tests.scenario import chat_line
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_the_killer_alone_is_given_up(cluster: Cluster) -> None:
             cluster.start("worker-1")
         return BatchState(scenario.row(batch_id)["state"]).is_final
 
-    wait_until(ended, seconds=120, what=f"the batch ends\n{cluster.logs()}")
+    until(ended, seconds=120, about=lambda: f"the batch ends\n{cluster.logs()}")
 
     assert BatchState(scenario.row(batch_id)["state"]) is BatchState.COMPLETED
     failed = {line["custom_id"]: line["error"]["code"] for line in scenario.lines(batch_id) if line["response"] is None}

@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 from tests.acceptance.running import ENV_LINES, READY_SECONDS, Up, up
-from tests.processes import SLACKWATER, environment, processes_of, run, start, until
+from tests.processes import SLACKWATER, environment, processes_of, run, start
+from tests.waiting import until
 
 STOP_SECONDS = 5.0
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tests.acceptance.cluster import ROOT, Cluster
 from tests.compat.relay import Address, Relay
-from tests.processes import until
+from tests.waiting import until
 
 COMMAND = (sys.executable, "-m", "slackwater.cli.main", "api")
 

@@ -20,8 +20,8 @@ from tests.compat import environments
 from tests.compat.conftest import Running
 from tests.compat.faults import FaultyApi, is_committing_a_batch
 from tests.compat.receiver import Receiver, receiving
-from tests.processes import until
 from tests.scenario import chat_line
+from tests.waiting import until
 
 VERSIONS = ("1.109.1", "2.51.0", "3.57.0")
 SUITE = Path(__file__).parent / "clients" / "openai_suite.py"

@@ -25,8 +25,9 @@ from slackwater.embedded.binaries import valkey_server
 from slackwater.errors import Misconfigured
 from slackwater.lifecycle import BatchState
 from slackwater.settings import Settings, settings
-from tests.processes import environment, start, until
+from tests.processes import environment, start
 from tests.scenario import Scenario, chat_line
+from tests.waiting import until
 
 LINES = 40
 

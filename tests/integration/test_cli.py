@@ -16,8 +16,9 @@ from typing import IO, Any
 import psycopg
 import pytest
 
-from tests.processes import SLACKWATER, environment, run, start, until
+from tests.processes import SLACKWATER, environment, run, start
 from tests.scenario import chat_line
+from tests.waiting import until
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 MASTER_KEY = "A" * 43 + "="

@@ -21,8 +21,9 @@ from psycopg import sql
 from slackwater.embedded import Postgres, Valkey
 from tests.conftest import database_url
 from tests.integration.compose_file import services
-from tests.processes import ROOT, SLACKWATER, environment, run, until
+from tests.processes import ROOT, SLACKWATER, environment, run
 from tests.scenario import chat_line
+from tests.waiting import until
 
 ONE_SHOT = ("migrate", "instance")
 SERVERS = ("postgres", "redis")

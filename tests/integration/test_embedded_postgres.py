@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from slackwater.embedded.accounts import Account, account_for
 from slackwater.embedded.binaries import Binaries, postgres_binaries
 from slackwater.embedded.leftovers import is_server_process
 from slackwater.embedded.server_settings import cluster_name
+from tests.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AS_ROOT = os.geteuid() == 0
@@ -197,7 +198,7 @@ def test_a_slow_stop_waits_for_the_clients(server: Postgres) -> None:
     with psycopg.connect(server.dsn) as connection:
         stopping = threading.Thread(target=server.stop, kwargs={"fast": False})
         stopping.start()
-        wait_until(lambda: refuses(server))
+        until(lambda: refuses(server))
         assert connection.execute("SELECT 1").fetchone() == (1,)
     stopping.join(60)
 
@@ -211,16 +212,6 @@ def refuses(server: Postgres) -> bool:
     except psycopg.OperationalError:
         return True
     return False
-
-
-def wait_until(fact: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a fact; fail where it does not come true."""
-    tick = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if fact():
-            return
-        tick.wait(0.02)
-    pytest.fail(f"did not come true in {seconds} s")
 
 
 @pytest.mark.parametrize("text", ["", "not a pid\n", "{dead}\n{data}\n0\n1\n\n127.0.0.1\n1 1\nready\n"])
@@ -276,7 +267,7 @@ def test_committed_rows_survive_the_postmasters_death_while_rows_are_written(ser
     writer.start()
     assert enough.wait(60)
     kill(server.pid)
-    wait_until(lambda: not server.is_running())
+    until(lambda: not server.is_running())
     server.start()
     writer.join(60)
 
@@ -293,10 +284,10 @@ def test_a_busy_backend_without_its_postmaster_is_ended_first(server: Postgres) 
     busy = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%AS busy' AND pid <> pg_backend_pid()"
     worker = threading.Thread(target=work)
     worker.start()
-    wait_until(lambda: query(server, busy, admin=True) != [])
+    until(lambda: query(server, busy, admin=True) != [])
     ((backend,),) = query(server, busy, admin=True)
     kill(server.pid)
-    wait_until(lambda: not server.is_running())
+    until(lambda: not server.is_running())
 
     server.start()
     worker.join(60)

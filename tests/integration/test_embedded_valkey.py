@@ -8,8 +8,11 @@ from urllib.parse import urlparse
 import pytest
 import redis
 from celery import Celery
+from pydantic import SecretStr
 
+from scheduler.celery_app import broker_of
 from slackwater.embedded import Valkey
+from slackwater.settings import Settings
 
 
 @pytest.fixture(params=[False, True], ids=["socket", "tcp"])
@@ -87,7 +90,7 @@ def test_it_is_out_of_reach_of_the_terminals_signals() -> None:
 def test_celery_reaches_it_as_a_broker(tcp: bool) -> None:
     with (
         Valkey(tcp=tcp) as server,
-        Celery(broker=server.celery_url) as app,
+        Celery(broker=broker_of(Settings(redis_url=SecretStr(server.url)))) as app,
         app.connection_for_write() as broker,
     ):
         broker.ensure_connection(max_retries=1)

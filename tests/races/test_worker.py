@@ -10,6 +10,7 @@ from scheduler.duties import loop as duties
 from scheduler.retry import Ending
 from slackwater.lifecycle import BatchState
 from tests.scenario import Scenario, chat_line, settings_for
+from tests.waiting import until_async
 from workers.engines.base import Call
 from workers.engines.echo import EchoEngine
 from workers.instance import register
@@ -41,9 +42,8 @@ async def working(scenario: Scenario) -> AsyncIterator[Worker]:
 async def test_a_line_that_we_cannot_run_ends(scenario: Scenario) -> None:
     batch_id = scenario.batch([chat_line("good"), chat_line("bad", "raise"), chat_line("fine")])
 
-    async with working(scenario), asyncio.timeout(30):
-        while not BatchState(scenario.row(batch_id)["state"]).is_final:
-            await asyncio.sleep(0.05)
+    async with working(scenario):
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
 
     lines = {line["custom_id"]: line for line in scenario.lines(batch_id)}
     assert lines["bad"]["error"]["code"] == "server_error"

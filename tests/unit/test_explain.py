@@ -29,7 +29,7 @@ def lines(draw: st.DrawFn) -> list[Standing]:
 
 @given(lines())
 def test_the_place_is_the_one_fairness_gives(line: list[Standing]) -> None:
-    places = [Place(1, s.batch_id, 1, 1, s.priority, 1, 0, s.seconds_left, s.window_seconds) for s in line]
+    places = [Place(1, s.batch_id, 1, s.priority, 1, 0, s.seconds_left, s.window_seconds) for s in line]
 
     order = [place.batch_id for place in rank(places, since={})]
 

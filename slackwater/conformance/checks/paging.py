@@ -49,7 +49,7 @@ def page_is_complete(session: Session) -> None:
     equal("last_id", page["last_id"], page["data"][-1]["id"])
 
 
-@files.check("limit=2 gives two items and has_more")
+@files.check("limit=2 gives two objects and has_more")
 def limit_holds(session: Session) -> None:
     session.small_files(5)
     page = _page(session, "/v1/files", limit=2)

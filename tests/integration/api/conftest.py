@@ -6,11 +6,10 @@ import asyncio
 import base64
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import pytest
@@ -28,7 +27,6 @@ from slackwater.telemetry import configure_logs
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN
 
-Result = TypeVar("Result")
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
 MODEL = "tiny-chat"
 
@@ -119,14 +117,6 @@ def running(settings: Settings) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
     assert not thread.is_alive()
-
-
-def eventually(fact: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a fact, and fail when it does not come."""
-    pause, ends = threading.Event(), time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        pause.wait(0.02)
 
 
 @pytest.fixture

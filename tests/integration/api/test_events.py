@@ -17,11 +17,12 @@ from api.routes.batch_events import Teller
 from slackwater.settings import Settings
 from slackwater.storage.database import Database
 from slackwater.wire.batch_events import Seen
-from tests.integration.api.conftest import Api, eventually, running
+from tests.integration.api.conftest import Api, running
 from tests.integration.api.rows import row_of, run, store
 from tests.integration.api.test_cases import create
 from tests.integration.api.work import add_echo, at_work
 from tests.scenario import chat_line
+from tests.waiting import until
 
 Worker = Connection[TupleRow]
 
@@ -156,5 +157,5 @@ def test_a_reader_who_leaves_is_let_go(api: Api, worker: Worker) -> None:
         next(told(reply))
 
     query = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%' AND pid <> pg_backend_pid()"
-    eventually(lambda: worker.execute(query).fetchone() == (0,))
+    until(lambda: worker.execute(query).fetchone() == (0,))
     assert api.http(api.other_key).get(f"/v1/batches/{batch_id}/events").status_code == 404

@@ -14,8 +14,8 @@ from slackwater import ids
 from slackwater.reader import strict_json
 from slackwater.settings import Settings
 from tests.integration.api.conftest import MODEL, Api
-from tests.integration.api.upstream import USUAL, Upstream, serving
 from tests.integration.api.work import ECHO, at_work, ended
+from tests.upstream import ANSWER, Upstream, told
 
 CASES = Path(__file__).parents[2] / "cases"
 ENDPOINT = "/v1/chat/completions"
@@ -77,7 +77,7 @@ def behind(api: Api, upstream: Upstream) -> None:
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    with serving(Upstream((MODEL,))) as upstream:
+    with Upstream(models=(MODEL,)) as upstream:
         yield upstream
 
 
@@ -99,16 +99,16 @@ def outputs(api: Api, settings: Settings, upstream: Upstream, lines: list[bytes]
 def test_the_engine_gets_the_bytes_of_the_client(api: Api, api_settings: Settings, upstream: Upstream) -> None:
     batch, out = outputs(api, api_settings, upstream, [line(name, body) for name, body in BODIES.items()])
 
-    assert sorted(upstream.received) == sorted(BODIES.values())
+    assert sorted(upstream.bodies) == sorted(BODIES.values())
     assert batch["request_counts"]["completed"] == len(BODIES)
     assert [json.loads(one)["custom_id"] for one in out] == list(BODIES)
-    assert all(USUAL in one for one in out)
+    assert all(ANSWER in one for one in out)
 
 
 def test_the_output_has_the_bytes_of_the_engine(api: Api, api_settings: Settings, upstream: Upstream) -> None:
     answers = EXACT | {f"{name}, changed": raw for name, (raw, _) in CHANGED.items()}
     answers |= {f"{name}, mended": raw for name, (raw, _) in MENDED.items()}
-    upstream.answers = {asking(name): raw for name, raw in answers.items()}
+    upstream.handler = told({asking(name): raw for name, raw in answers.items()})
 
     batch, out = outputs(api, api_settings, upstream, [line(name, asking(name)) for name in answers])
 
@@ -127,7 +127,7 @@ def test_every_answer_of_the_cases_is_a_line(api: Api, api_settings: Settings, u
     """RS-01: none is lost, and what the engine did not say of its usage counts as nothing."""
     cases = json.loads((CASES / "RS-01-engine-outputs.json").read_bytes())
     answers = {case["case"]: json.dumps(case, ensure_ascii=False).encode("utf-8", "surrogatepass") for case in cases}
-    upstream.answers = {asking(name): raw for name, raw in answers.items()}
+    upstream.handler = told({asking(name): raw for name, raw in answers.items()})
 
     batch, out = outputs(api, api_settings, upstream, [line(name, asking(name)) for name in answers])
 

@@ -14,7 +14,8 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from slackwater.storage.blobs import CHUNK_BYTES
-from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.conftest import Api
+from tests.waiting import until
 
 LINES = b'{"custom_id":"a"}\n{"custom_id":"b"}\n'
 ODD = b"\xef\xbb\xbf{}\r\n\r\n\x00\xff\xfe not UTF-8 \xc3\n--boundary\r\n--\r\nno final newline"
@@ -193,7 +194,7 @@ def test_readers_who_walk_away_leave_no_connection_behind(api: Api) -> None:
     assert len(api.client().files.content(file.id).read()) == 24 * CHUNK_BYTES
     with psycopg.connect(api.dsn, autocommit=True) as connection:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'"
-        eventually(lambda: connection.execute(query).fetchone() == (0,))
+        until(lambda: connection.execute(query).fetchone() == (0,))
 
 
 def test_a_range_across_chunks(api: Api) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.conftest import Api
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_files import FILE, FORM, PURPOSE, form
 from tests.integration.api.test_upload_limits import dial, stored
 from tests.integration.api.test_uploads import CREATE
+from tests.waiting import until
 
 KEYED = {"idempotency-key": "k-1"}
 RESENT = {"x-stainless-retry-count": "1"}
@@ -108,14 +109,14 @@ def test_a_resend_after_a_reply_that_was_not_read_is_the_same(api: Api, worker: 
     body = form(PURPOSE, FILE)
     with dial(api) as line:
         line.sendall(head(api, len(body)) + body[:-1])
-        eventually(lambda: stored(worker)[0] == 1)
+        until(lambda: stored(worker)[0] == 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         hold = lock(worker)
         line.sendall(body[-1:])
-        eventually(lambda: waits(worker))
-    eventually(lambda: gone(api))
+        until(lambda: waits(worker))
+    until(lambda: gone(api))
     hold()
-    eventually(lambda: count(worker, "file WHERE is_complete") == 1)
+    until(lambda: count(worker, "file WHERE is_complete") == 1)
 
     again = send_file(api.http(), RESENT, body)
 

@@ -14,8 +14,9 @@ from psycopg.rows import TupleRow
 from slackwater.sealing import Sealer
 from slackwater.tenancy import instances, models
 from slackwater.tenancy.instances import NewInstance
-from tests.integration.api.conftest import MASTER_KEY, MODEL, Api, eventually
+from tests.integration.api.conftest import MASTER_KEY, MODEL, Api
 from tests.upstream import ANSWER, Upstream, streaming
+from tests.waiting import until
 
 CHUNK = '{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"%s"}}]}'
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
@@ -66,12 +67,12 @@ def test_a_stream_passes_and_is_counted(api: Api, upstream: Upstream, worker: Co
     upstream.handler = streaming([CHUNK % "a", CHUNK % "b", "[DONE]"], hold=hold)
     stream = api.client().chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
     said = [next(stream).choices[0].delta.content]
-    eventually(lambda: figures(worker)[:3] == (1, 0, True))
+    until(lambda: figures(worker)[:3] == (1, 0, True))
     hold.set()
     said += [chunk.choices[0].delta.content for chunk in stream]
 
     assert said == ["a", "b"]
-    eventually(lambda: figures(worker)[:2] == (0, 0))
+    until(lambda: figures(worker)[:2] == (0, 0))
 
 
 def test_a_request_waits_until_its_first_token(api: Api, upstream: Upstream, worker: Connection[TupleRow]) -> None:
@@ -90,10 +91,10 @@ def test_a_request_waits_until_its_first_token(api: Api, upstream: Upstream, wor
         target=lambda: list(api.client().chat.completions.create(model=MODEL, messages=MESSAGES, stream=True))
     )
     thread.start()
-    eventually(lambda: figures(worker)[:2] == (0, 1))
+    until(lambda: figures(worker)[:2] == (0, 1))
     release.set()
     thread.join(20)
-    eventually(lambda: figures(worker)[:3] == (0, 0, True))
+    until(lambda: figures(worker)[:3] == (0, 0, True))
 
 
 def test_a_broken_stream_raises_in_the_client(api: Api, upstream: Upstream) -> None:
@@ -115,7 +116,7 @@ def test_a_client_that_leaves_aborts_the_request(api: Api, upstream: Upstream, w
     stream.close()
 
     assert upstream.aborted.wait(20)
-    eventually(lambda: figures(worker)[:2] == (0, 0))
+    until(lambda: figures(worker)[:2] == (0, 0))
 
 
 def test_another_instance_answers_when_one_is_gone(api: Api, upstream: Upstream) -> None:

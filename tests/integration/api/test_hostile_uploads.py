@@ -19,11 +19,12 @@ from openai import OpenAI
 
 from slackwater.settings import Settings
 from slackwater.tenancy import keys, tenants
-from tests.integration.api.conftest import Api, as_admin, eventually
+from tests.integration.api.conftest import Api, as_admin
 from tests.integration.api.process import ApiProcess, api_process
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_files import FILE, FORM, PURPOSE, form
 from tests.integration.api.test_upload_limits import HEAD, MIB, dial, request_head, stored
+from tests.waiting import until
 
 LIMIT = 60 * MIB
 LONGEST_WAIT_SECONDS = 2.0
@@ -177,10 +178,10 @@ def test_one_byte_a_second_is_cut_off_while_others_are_served(target: Target, wo
         reply = line.recv(65536)
         stop.set()
         dripping.join()
-        eventually(lambda: len(target.waits) > 3)
+        until(lambda: len(target.waits) > 3)
 
     assert reply.startswith(b"HTTP/1.1 408")
-    eventually(lambda: target_is_clean(worker))
+    until(lambda: target_is_clean(worker))
     assert max(target.waits) <= LONGEST_WAIT_SECONDS
 
 
@@ -203,7 +204,7 @@ def test_a_wrong_content_length_leaves_nothing(target: Target, worker: Worker) -
     assert too_long.startswith(b"HTTP/1.1 408")
     for refused in (none_at_all, both, coded):
         assert refused.split(b" ")[1] in (b"400", b"501"), refused[:80]
-    eventually(lambda: target_is_clean(worker))
+    until(lambda: target_is_clean(worker))
     assert worker.execute("SELECT count(*) FROM file WHERE is_complete AND deleted_at IS NULL").fetchone() == (0,)
 
 
@@ -218,7 +219,7 @@ def test_one_key_has_so_many_uploads_at_once(api: Api, worker: Worker) -> None:
     held = [dial(api) for _ in range(3)]
     for line in held:
         line.sendall(request_head(api, 3 * MIB) + HEAD + b"x" * (MIB + 4096))
-    eventually(lambda: stored(worker) == (3, 3))
+    until(lambda: stored(worker) == (3, 3))
 
     for path in ("/v1/files", f"/v1/uploads/{upload.id}/parts"):
         refused = api.http().post(path, content=form(PURPOSE, FILE), headers=FORM)
@@ -229,7 +230,7 @@ def test_one_key_has_so_many_uploads_at_once(api: Api, worker: Worker) -> None:
         assert other.files.create(file=b"{}\n", purpose="batch").bytes == 3
     for line in held:
         line.close()
-    eventually(lambda: stored(worker) == (1, 1))
+    until(lambda: stored(worker) == (1, 1))
 
     assert client.files.create(file=b"{}\n", purpose="batch").bytes == 3
 

@@ -18,10 +18,11 @@ from psycopg.rows import TupleRow
 from scheduler.duties import purge
 from slackwater.settings import Settings
 from slackwater.storage import migrate
-from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.conftest import Api
 from tests.integration.api.process import api_process
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_batches import BODY
+from tests.waiting import until
 
 RESENT = {"x-stainless-retry-count": "1"}
 
@@ -50,7 +51,7 @@ def break_off(url: str, key: str, body: dict[str, Any], dsn: str) -> None:
         blocker.execute("LOCK TABLE batch IN SHARE MODE")
         with socket.create_connection((place.hostname, place.port)) as client:
             client.sendall(head.encode() + payload)
-            eventually(lambda: _waits(blocker))
+            until(lambda: _waits(blocker))
 
 
 def _waits(connection: Connection[TupleRow]) -> bool:
@@ -60,14 +61,14 @@ def _waits(connection: Connection[TupleRow]) -> bool:
 
 def test_a_resend_of_what_was_not_answered_is_the_same_create(api: Api, worker: Worker) -> None:
     break_off(api.url, api.key, BODY, api.dsn)
-    eventually(lambda: batches(worker) == 1)
+    until(lambda: batches(worker) == 1)
     http = api.http()
 
     again = http.post("/v1/batches", json=dict(reversed(BODY.items())), headers=RESENT)
 
     assert (again.status_code, again.headers["idempotent-replayed"]) == (200, "true")
     assert batches(worker) == 1
-    eventually(lambda: unreplied(worker) == 0)
+    until(lambda: unreplied(worker) == 0)
     later = http.post("/v1/batches", json=BODY, headers=RESENT)
     assert "idempotent-replayed" not in later.headers
     assert batches(worker) == 2
@@ -77,10 +78,10 @@ def test_a_resend_of_what_was_not_answered_is_the_same_create(api: Api, worker: 
 def test_what_is_not_the_same_create_makes_a_batch(api: Api, worker: Worker, change: str) -> None:
     if change == "an answered one":
         api.http().post("/v1/batches", json=BODY)
-        eventually(lambda: batches(worker) == 1 and unreplied(worker) == 0)
+        until(lambda: batches(worker) == 1 and unreplied(worker) == 0)
     else:
         break_off(api.url, api.key, BODY, api.dsn)
-        eventually(lambda: batches(worker) == 1)
+        until(lambda: batches(worker) == 1)
     if change == "too late":
         with psycopg.connect(api.dsn, autocommit=True) as owner:
             owner.execute("UPDATE idempotency SET created_at = created_at - interval '11 minutes'")
@@ -95,7 +96,7 @@ def test_what_is_not_the_same_create_makes_a_batch(api: Api, worker: Worker, cha
 
 def test_fifty_resends_at_once_are_one(api: Api, worker: Worker) -> None:
     break_off(api.url, api.key, BODY, api.dsn)
-    eventually(lambda: batches(worker) == 1)
+    until(lambda: batches(worker) == 1)
     with psycopg.connect(api.dsn, autocommit=True) as owner:
         owner.execute("REVOKE UPDATE ON idempotency FROM sw_app; REVOKE UPDATE (replied_at) ON idempotency FROM sw_app")
     http = api.http(limits=httpx2.Limits(max_connections=50))
@@ -137,7 +138,7 @@ def test_a_server_killed_before_its_reply_leaves_one_batch(api: Api, worker: Wor
         transport = Failover(urlsplit(first.url).port, urlsplit(api.url).port)
         client = api.client(http_client=openai.DefaultHttpxClient(transport=transport))
         made = pool.submit(lambda: client.batches.with_raw_response.create(**BODY))
-        eventually(lambda: _waits(blocker))
+        until(lambda: _waits(blocker))
 
         first.process.kill()
         blocker.rollback()

@@ -11,11 +11,12 @@ import openai
 import pytest
 
 from slackwater.settings import Settings
-from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.conftest import Api
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_cases import create
 from tests.integration.api.work import add_echo, at_work, ended, plan_all
 from tests.unit.reader.test_cases import CASES
+from tests.waiting import until
 
 
 def scripted(name: str) -> bytes:
@@ -56,7 +57,7 @@ def test_a_cancel_keeps_what_is_done(api: Api, api_settings: Settings) -> None:
     batch_id = create(api, scripted("LC-02-cancel-mid-run.jsonl"))
     http = api.http()
     with at_work(api_settings):
-        eventually(lambda: http.get(f"/v1/batches/{batch_id}").json()["request_counts"]["completed"] == 5, 60)
+        until(lambda: http.get(f"/v1/batches/{batch_id}").json()["request_counts"]["completed"] == 5, 60)
         assert http.post(f"/v1/batches/{batch_id}/cancel").json()["status"] == "cancelling"
         seen = ended(http, batch_id)
 
@@ -92,7 +93,7 @@ def test_expiry_keeps_what_is_done(api: Api, api_settings: Settings) -> None:
     batch_id = create(api, scripted("LC-05-expiry-keeps-partials.jsonl"), completion_window="1h")
     http = api.http()
     with at_work(api_settings):
-        eventually(lambda: http.get(f"/v1/batches/{batch_id}").json()["request_counts"]["completed"] == 3, 60)
+        until(lambda: http.get(f"/v1/batches/{batch_id}").json()["request_counts"]["completed"] == 3, 60)
         changed = http.patch(f"/v1/batches/{batch_id}", json={"completion_window": "30d"})
         assert changed.json()["expires_at"] == changed.json()["created_at"] + 30 * 86_400
         created_at = changed.json()["created_at"]
@@ -129,7 +130,7 @@ def test_every_end_comes_without_listeners(api: Api, api_settings: Settings, wor
 
     with at_work(api_settings, with_worker=False):
         query = "SELECT counts IS NOT NULL FROM batch WHERE public_id = %s"
-        eventually(lambda: worker.execute(query, (batch_id,)).fetchone() == (True,), 60)
+        until(lambda: worker.execute(query, (batch_id,)).fetchone() == (True,), 60)
 
     seen = api.http().get(f"/v1/batches/{batch_id}").json()
     assert seen["status"] == end

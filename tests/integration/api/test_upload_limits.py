@@ -14,8 +14,9 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from slackwater.settings import Settings
-from tests.integration.api.conftest import Api, eventually
+from tests.integration.api.conftest import Api
 from tests.integration.api.test_files import FILE, FORM, PURPOSE, form
+from tests.waiting import until
 
 HEAD = form(PURPOSE)[: -len(b"--X--\r\n")] + b'--X\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 MIB = 1 << 20
@@ -107,10 +108,10 @@ def test_a_client_that_drips_gets_408(api: Api, worker: Connection[TupleRow]) ->
 def test_an_upload_that_is_cut_off_leaves_nothing(api: Api, worker: Connection[TupleRow]) -> None:
     with dial(api) as line:
         line.sendall(request_head(api, 4 * MIB) + HEAD + b"x" * (2 * MIB))
-        eventually(lambda: stored(worker) == (1, 2))
+        until(lambda: stored(worker) == (1, 2))
         assert api.client().files.list().data == []
 
-    eventually(lambda: stored(worker) == (0, 0))
+    until(lambda: stored(worker) == (0, 0))
 
 
 def test_many_uploads_at_once(api: Api) -> None:
@@ -129,7 +130,7 @@ def test_a_purged_upload_cannot_be_completed(api: Api, worker: Connection[TupleR
     body = HEAD + b"x" * (3 * MIB) + b"\r\n--X--\r\n"
     with dial(api) as line:
         line.sendall(request_head(api, len(body)) + body[: 2 * MIB + 4096])
-        eventually(lambda: stored(worker) == (1, 2))
+        until(lambda: stored(worker) == (1, 2))
         worker.execute("DELETE FROM file")
         line.sendall(body[2 * MIB + 4096 :])
         assert line.recv(65536).startswith(b"HTTP/1.1 408")

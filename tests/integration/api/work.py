@@ -16,7 +16,7 @@ from scheduler.duties import plan
 from slackwater import ids
 from slackwater.settings import Settings
 from slackwater.storage.connections import connect
-from tests.integration.api.conftest import eventually
+from tests.waiting import until
 from workers.instance import open_engine, register
 from workers.worker import Worker
 
@@ -77,5 +77,5 @@ def ended(http: Any, batch_id: str, *, seconds: float = 60) -> Mapping[str, Any]
         found.update(http.get(f"/v1/batches/{batch_id}").json())
         return found["status"] in ("completed", "failed", "expired", "cancelled")
 
-    eventually(is_final, seconds)
+    until(is_final, seconds)
     return found

@@ -1,8 +1,6 @@
 """How the engine's tests ask and read."""
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 from workers.engine import Answer, LocalEngine
@@ -45,10 +43,3 @@ def text_of(body: dict[str, Any]) -> str:
 def reason_of(body: dict[str, Any]) -> str:
     reason: str = body["choices"][0]["finish_reason"]
     return reason
-
-
-async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
-    """Waits for a fact that another thread brings about; fails when it never does."""
-    async with asyncio.timeout(seconds):
-        while not fact():
-            await asyncio.sleep(0.001)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.engine.asking import CAPITAL, CHAT, ask, chat, refused, text_of, until
+from tests.integration.engine.asking import CAPITAL, CHAT, ask, chat, refused, text_of
+from tests.waiting import until_async
 from workers.engine import LocalEngine
 
 pytest.importorskip("torch")
@@ -38,19 +39,19 @@ async def one_slot(parts: "Parts") -> AsyncIterator[LocalEngine]:
 
 async def test_a_short_answer_is_not_held_back_by_a_long_one(engine: LocalEngine) -> None:
     long = asyncio.create_task(engine.complete(CHAT, chat(STORY, max_tokens=900)))
-    await until(lambda: engine.load_now().running == 1)
+    await until_async(lambda: engine.load_now().running == 1)
     await ask(engine, "hi", max_tokens=2)
 
     assert not long.done()
     long.cancel()
-    await until(lambda: engine.load_now().running == 0)
+    await until_async(lambda: engine.load_now().running == 0)
 
 
 async def test_cancelling_frees_the_slot_for_who_waits(one_slot: LocalEngine) -> None:
     endless = asyncio.create_task(one_slot.complete(CHAT, chat(STORY, **ENDLESS)))
-    await until(lambda: one_slot.load_now().running == 1)
+    await until_async(lambda: one_slot.load_now().running == 1)
     waiting = asyncio.create_task(ask(one_slot, CAPITAL))
-    await until(lambda: one_slot.load_now().waiting == 1)
+    await until_async(lambda: one_slot.load_now().waiting == 1)
     endless.cancel()
 
     assert text_of(await waiting) == "The capital of France is Paris."
@@ -61,20 +62,20 @@ async def test_cancelling_frees_the_slot_for_who_waits(one_slot: LocalEngine) ->
 
 async def test_cancelling_while_waiting_takes_it_out_of_the_line(one_slot: LocalEngine) -> None:
     endless = asyncio.create_task(one_slot.complete(CHAT, chat(STORY, **ENDLESS)))
-    await until(lambda: one_slot.load_now().running == 1)
+    await until_async(lambda: one_slot.load_now().running == 1)
     waiting = asyncio.create_task(one_slot.complete(CHAT, chat("hi")))
-    await until(lambda: one_slot.load_now().waiting == 1)
+    await until_async(lambda: one_slot.load_now().waiting == 1)
     waiting.cancel()
-    await until(lambda: one_slot.load_now().waiting == 0)
+    await until_async(lambda: one_slot.load_now().waiting == 0)
 
     assert one_slot.load_now().running == 1
     endless.cancel()
-    await until(lambda: one_slot.load_now().running == 0)
+    await until_async(lambda: one_slot.load_now().running == 0)
 
 
 async def test_cancelling_ends_the_reading_of_a_long_prompt(one_slot: LocalEngine) -> None:
     long = asyncio.create_task(one_slot.complete(CHAT, chat("word " * 6000, max_tokens=1)))
-    await until(lambda: one_slot.load_now().running == 1)
+    await until_async(lambda: one_slot.load_now().running == 1)
     assert 0 < one_slot.load_now().kv_used_ratio < 1
     long.cancel()
 
@@ -85,7 +86,7 @@ async def test_closing_answers_what_is_under_way_and_what_comes_later(parts: "Pa
     engine = LocalEngine(parts, max_batch=1, context=8192)
     running = asyncio.create_task(engine.complete(CHAT, chat(STORY, **ENDLESS)))
     waiting = asyncio.create_task(engine.complete(CHAT, chat("hi")))
-    await until(lambda: engine.load_now().running == 1 and engine.load_now().waiting == 1)
+    await until_async(lambda: engine.load_now().running == 1 and engine.load_now().waiting == 1)
     await engine.close()
 
     for answer in (await running, await waiting, await engine.complete(CHAT, chat("hi"))):

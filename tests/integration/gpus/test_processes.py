@@ -14,6 +14,7 @@ import uvloop
 
 from tests.fake_nvml.driver import Driver
 from tests.integration.gpus.conftest import FIRST, HASTY, SECOND, children_of, watching
+from tests.waiting import until_async
 from workers.gpus.sample import GpuState
 from workers.gpus.sampler import GpuSampler
 
@@ -46,9 +47,7 @@ async def test_the_child_ends_when_its_parent_is_killed(driver: Driver, call: st
     parent.kill()
     await parent.communicate()
 
-    async with asyncio.timeout(5):
-        while _is_running(child):
-            await asyncio.sleep(0.01)
+    await until_async(lambda: not _is_running(child), 5)
 
 
 async def _pid_line(output: asyncio.StreamReader) -> bytes:
@@ -102,11 +101,9 @@ async def test_stopping_ends_a_hung_child_too(driver: Driver) -> None:
     sampler = GpuSampler((FIRST,), patience=HASTY, environment=driver.environment)
     stopping = asyncio.Event()
     task = asyncio.create_task(sampler.run(stopping))
-    async with asyncio.timeout(5):
-        while sampler.child is None:
-            await asyncio.sleep(0.01)
-        stopping.set()
-        await task
+    await until_async(lambda: sampler.child is not None, 5)
+    stopping.set()
+    await asyncio.wait_for(task, 5)
 
     assert children_of(os.getpid()) == []
     assert sampler.samples()[0].why == "nvml: stopped"
@@ -122,9 +119,7 @@ async def test_an_old_binding_is_refused_by_name_in_the_child(driver: Driver, tm
     )
     stopping = asyncio.Event()
     task = asyncio.create_task(sampler.run(stopping))
-    async with asyncio.timeout(10):
-        while "`pynvml` shadows `nvidia-ml-py`" not in (sampler.why_down or ""):
-            await asyncio.sleep(0.01)
+    await until_async(lambda: "`pynvml` shadows `nvidia-ml-py`" in (sampler.why_down or ""), 10)
     stopping.set()
     await task
 

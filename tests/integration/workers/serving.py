@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from scheduler.duties import loop as duties
 from slackwater.lifecycle import BatchState
 from tests.scenario import Scenario, settings_for
+from tests.waiting import until_async
 from workers.instance import open_engine, register
 from workers.worker import Worker
 
@@ -29,14 +30,7 @@ async def serving(dsn: str, instance: str = "echo", **settings: Any) -> AsyncIte
         await asyncio.gather(*running)
 
 
-async def until(fact: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a fact, and fail when it does not come."""
-    async with asyncio.timeout(seconds):
-        while not fact():
-            await asyncio.sleep(0.02)
-
-
 async def ended(scenario: Scenario, batch_id: int) -> BatchState:
     """Wait until a batch is final, and say how it ended."""
-    await until(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+    await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
     return BatchState(scenario.row(batch_id)["state"])

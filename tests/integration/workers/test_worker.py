@@ -13,9 +13,10 @@ from aiohttp import web
 
 from slackwater import ids
 from slackwater.lifecycle import BatchState
-from tests.integration.workers.serving import ended, serving, until
+from tests.integration.workers.serving import ended, serving
 from tests.scenario import MODEL, Scenario, chat_line
 from tests.upstream import Upstream
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -146,8 +147,8 @@ async def test_a_missing_model_pauses_the_instance_and_burns_nothing(
     batch_id = scenario.batch([chat_line("a")])
     paused = "SELECT count(*) FROM instance_model WHERE paused_until > now() AND paused_reason = 'model_missing'"
     async with serving(dsn, "up"):
-        await until(lambda: scenario.one(paused) == 1)
-        await until(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'model_paused'") > 0)
+        await until_async(lambda: scenario.one(paused) == 1)
+        await until_async(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'model_paused'") > 0)
 
     assert scenario.counts(batch_id).done == 0
     assert scenario.one("SELECT sum(attempts) FROM segment") == 0
@@ -171,7 +172,7 @@ async def test_a_dead_upstream_holds_and_work_waits(dsn: str, scenario: Scenario
     scenario.connection.execute("UPDATE instance SET url = 'http://127.0.0.1:9'")
     batch_id = scenario.batch([chat_line("a")])
     async with serving(dsn, "up"):
-        await until(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'no_signal'") > 1)
+        await until_async(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'no_signal'") > 1)
 
     assert scenario.counts(batch_id).done == 0
     assert scenario.one("SELECT sum(n) FROM segment") == 1
@@ -189,7 +190,7 @@ async def test_cancelling_aborts_what_runs_and_keeps_what_is_done(
     served_by(scenario, upstream)
     batch_id = scenario.batch([chat_line("fast"), chat_line("s1", "slow"), chat_line("s2", "slow")])
     async with serving(dsn, "up"):
-        await until(lambda: len(upstream.bodies) == 3 and scenario.counts(batch_id).succeeded == 1)
+        await until_async(lambda: len(upstream.bodies) == 3 and scenario.counts(batch_id).succeeded == 1)
         scenario.connection.execute("UPDATE batch SET state = 6, cancelling_at = now() WHERE id = %s", (batch_id,))
         assert await ended(scenario, batch_id) is BatchState.CANCELLED
         assert await asyncio.to_thread(upstream.aborted.wait, 20)
@@ -216,9 +217,9 @@ async def test_live_requests_waiting_hold_the_next_claims(dsn: str, scenario: Sc
         return scenario.counts(batch_id).done == 1
 
     async with serving(dsn):
-        await until(has_held)
+        await until_async(has_held)
         assert scenario.counts(batch_id).done == 0
-        await until(is_done)
+        await until_async(is_done)
         assert await ended(scenario, batch_id) is BatchState.COMPLETED
 
 
@@ -227,7 +228,7 @@ async def test_silent_live_figures_hold_too(dsn: str, scenario: Scenario) -> Non
     scenario.connection.execute("INSERT INTO gateway (id, host, pid) VALUES ('g', 'h', 1)")
     batch_id = scenario.batch([chat_line("a")])
     async with serving(dsn):
-        await until(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'no_signal'") > 0)
+        await until_async(lambda: scenario.one("SELECT count(*) FROM decision WHERE reason = 'no_signal'") > 0)
         assert scenario.counts(batch_id).done == 0
         scenario.connection.execute("DELETE FROM gateway")
         assert await ended(scenario, batch_id) is BatchState.COMPLETED
@@ -245,7 +246,7 @@ async def test_a_worker_that_stops_hands_back(dsn: str, scenario: Scenario, upst
     served_by(scenario, upstream)
     batch_id = scenario.batch([chat_line(f"r{n}") for n in range(40)])
     async with serving(dsn, "up", grace_seconds=0.2):
-        await until(lambda: len(upstream.bodies) == 16)
+        await until_async(lambda: len(upstream.bodies) == 16)
 
     assert scenario.one("SELECT count(*) FROM lease") == 0
     assert scenario.one("SELECT sum(n) FROM segment") == 40

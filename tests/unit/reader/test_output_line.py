@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.reader.output_line import error_line, output_line, read_answer
+from slackwater.reader.output_line import answer_line, error_line, read_answer
 from slackwater.reader.strict_json import parse
-from slackwater.reader.usage import UNKNOWN, Usage, read_usage
+from slackwater.reader.usage import UNKNOWN, Usage, usage_of
 
 CASES = Path(__file__).parents[2] / "cases"
 
 
 def line(body: bytes, status: int = 200) -> dict[str, Any]:
-    written = output_line("batch_req_1", "r\u20281", "req_1", status, body)
+    written = answer_line("batch_req_1", "r\u20281", "req_1", read_answer(status, body))
     assert written.endswith(b"\n")
     assert len(written.decode().splitlines()) == 1
     value: dict[str, Any] = parse(written)
@@ -24,7 +24,7 @@ def line(body: bytes, status: int = 200) -> dict[str, Any]:
 
 
 def test_the_line_has_the_published_shape() -> None:
-    assert output_line("batch_req_1", "a", "req_1", 200, b'{"x": 1.0}') == (
+    assert answer_line("batch_req_1", "a", "req_1", read_answer(200, b'{"x": 1.0}')) == (
         b'{"id":"batch_req_1","custom_id":"a","response":{"status_code":200,"request_id":"req_1",'
         b'"body":{"x": 1.0}},"error":null}\n'
     )
@@ -151,12 +151,10 @@ def test_every_engine_output_of_the_cases_ends_as_one_line() -> None:
     ],
 )
 def test_usage_is_what_the_engine_said(answer: object, usage: Usage) -> None:
-    body = json.dumps(answer).encode()
-
-    assert read_usage(body) == usage
-    assert read_answer(200, body).usage == usage
+    assert usage_of(answer) == usage
+    assert read_answer(200, json.dumps(answer).encode()).usage == usage
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b"9" * 5000])
 def test_an_unreadable_body_has_unknown_usage(body: bytes) -> None:
-    assert read_usage(body) == UNKNOWN
+    assert read_answer(200, body).usage == UNKNOWN

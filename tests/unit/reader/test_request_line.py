@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from slackwater.reader.body_rules import ENDPOINTS, ENGINE_CONTROL
 from slackwater.reader.lines import Line
 from slackwater.reader.request_line import LineError, LineReader, RequestLine
+from slackwater.wire.batch_request import Endpoint
 
 CHAT = "/v1/chat/completions"
 PROMPTS: dict[str, Any] = {
@@ -24,6 +25,10 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["body", "a", "é"]), inner),
 )
 DROPPED = object()
+
+
+def test_every_endpoint_that_a_batch_may_name_has_rules() -> None:
+    assert set(get_args(Endpoint)) == set(ENDPOINTS)
 
 
 def body(endpoint: str = CHAT, **members: Any) -> dict[str, Any]:

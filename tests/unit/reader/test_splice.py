@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.reader.members import read_members
-from slackwater.reader.splice import CONTROLLED, DROPPED, splice
+from slackwater.reader.splice import DROPPED, splice
 from slackwater.reader.strict_json import InvalidJson
 
-NAMES = sorted(DROPPED | CONTROLLED | {"model", "é", 'a"b', "\U0001f600", ""})
+NAMES = sorted(DROPPED | {"priority", "cache_salt", "model", "é", 'a"b', "\U0001f600", ""})
 GAPS = st.sampled_from(["", " ", "\t", "\n", " \r\n "])
 VALUES = st.sampled_from(
     [

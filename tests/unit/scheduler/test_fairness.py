@@ -16,7 +16,7 @@ DAY = 86_400.0
 def place(
     batch_id: int, tenant_id: int = 1, *, weight: int = 1, served: int = 0, left: float = DAY, priority: int = 0
 ) -> Place:
-    return Place(tenant_id, batch_id, 1, 1, priority, weight, served, left, DAY)
+    return Place(tenant_id, batch_id, 1, priority, weight, served, left, DAY)
 
 
 def order(*line: Place, since: dict[int, int] | None = None, recent: tuple[int, ...] = ()) -> list[int]:
