@@ -15,7 +15,7 @@ from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
 from scheduler.queue.work import Finished, Request
 from slackwater.lifecycle import BatchState, Outcome
-from slackwater.reader.output_line import output_line
+from slackwater.reader.output_line import answer_line, read_answer
 from slackwater.reader.usage import Usage
 from tests.integration.workers.serving import ended, serving
 from tests.scenario import MODEL, Scenario, chat_line
@@ -75,7 +75,7 @@ async def test_an_answer_the_database_refuses_ends_as_an_error_alone(dsn: str, s
 
 
 def finished(request: Request) -> Finished:
-    line = output_line("id", request.custom_id, "req", 200, b"{}")
+    line = answer_line("id", request.custom_id, "req", read_answer(200, b"{}"))
     return Finished(request, Outcome.SUCCEEDED, 200, Usage(1, 1, None), 0, line)
 
 
