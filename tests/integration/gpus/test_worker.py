@@ -51,14 +51,14 @@ async def until(fact: Callable[[], bool], worker: Worker) -> None:
 
 
 def holds(worker: Worker, *words: str) -> bool:
-    decision = worker.decision
+    decision = worker.deciding.decision
     if not isinstance(decision, Hold) or decision.reason is not Reason.NO_SIGNAL:
         return False
     return all(word in (decision.details or "") for word in words)
 
 
 def admits(worker: Worker) -> bool:
-    return isinstance(worker.decision, Admit)
+    return isinstance(worker.deciding.decision, Admit)
 
 
 async def test_strict_holds_while_a_reading_is_missing_and_says_which_and_why(dsn: str, installed: Driver) -> None:
@@ -99,7 +99,7 @@ async def test_a_lost_gpu_stops_claims_in_every_mode_until_it_is_back(dsn: str, 
     async with working(scenario, mode) as worker:
         await until(lambda: holds(worker, SECOND, "GPU_IS_LOST"), worker)
         batch_id = scenario.batch([chat_line("only")])
-        assert worker.backlog == worker.suspects
+        assert worker.waiting.backlog == worker.waiting.suspects
         assert worker.signals.gpus is not None
         assert worker.signals.gpus.samples()[0].state == "ok"
 
