@@ -71,6 +71,7 @@ $(VENV)/.base: requirements/base.txt requirements/build.txt pyproject.toml | $(V
 	touch $@
 
 $(VENV)/.engine: requirements/engine.txt requirements/torch.txt $(VENV)/.base
+	@echo "installing the engine: torch takes a minute or more"
 	$(LOCKED) -r requirements/engine.txt
 	$(PIP) -r requirements/torch.txt
 	touch $@

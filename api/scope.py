@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import reply_to
 from slackwater import ids
+from slackwater.errors import InvalidRequest
 from slackwater.telemetry import HTTP_SECONDS
 
 log = structlog.get_logger()
@@ -63,18 +64,23 @@ class RequestScope:
             return
         request_id, began, status = ids.new("req_"), time.perf_counter(), 0
         incoming = Incoming(receive, is_read=not _has_body(scope))
+        is_ambiguous = _is_ambiguous(scope)
 
         async def stamped(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                ends_here = status >= 400 and not await incoming.linger()
+                ends_here = is_ambiguous or (status >= 400 and not await incoming.linger())
                 closing = [CLOSE] if ends_here else []
                 message["headers"] = [*message.get("headers", ()), *_headers(request_id), *closing]
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id, **_client_id(scope))
         try:
+            if is_ambiguous:
+                raise InvalidRequest(
+                    "A request has a Content-Length or a Transfer-Encoding, not both.", code="invalid_value"
+                )
             await self.app(scope, incoming.receive, stamped)
         except Exception as error:
             response = reply_to(error)
@@ -91,6 +97,12 @@ def _has_body(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     comes = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     return comes and b"expect" not in headers
+
+
+def _is_ambiguous(scope: Scope) -> bool:
+    """Two lengths: a proxy before us may have believed the other one, and taken what follows for another request."""
+    names = {name for name, _ in scope["headers"]}
+    return {b"content-length", b"transfer-encoding"} <= names
 
 
 def _headers(request_id: str) -> list[tuple[bytes, bytes]]:

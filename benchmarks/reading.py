@@ -135,6 +135,7 @@ def floor_with_lines(dsn: str, path: Path) -> int:
 
 
 def litellm_parser(dsn: str, path: Path) -> int:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # Its import asks the network otherwise.
     from litellm.batches.batch_utils import _get_file_content_as_dictionary  # type: ignore[import-not-found]
 
     return len(_get_file_content_as_dictionary(path.read_bytes()))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from psycopg.rows import dict_row
 
+from scheduler.admission import Mode, Objectives, Policy
 from slackwater.errors import Misconfigured
 from slackwater.sealing import sealer_from
 from slackwater.settings import Settings
@@ -17,6 +18,7 @@ from workers.engines.base import Engine
 from workers.engines.echo import EchoEngine
 from workers.engines.openai_http import UpstreamEngine
 
+OPTIONS: Final = ("ttft_seconds", "inter_token_seconds", "chunk_tokens", "prefill_cap_tokens", "deadline_share")
 FIND: Final = "SELECT * FROM instance WHERE name = %s AND disabled_at IS NULL"
 REGISTER: Final = "INSERT INTO worker (instance_id, host, pid) VALUES (%s, %s, %s) RETURNING id"
 
@@ -33,7 +35,7 @@ class Instance:
     public_id: str
     gpus: tuple[str, ...]
     max_slots: int
-    mode: str
+    mode: Mode
     options: dict[str, Any]
     worker_id: int
 
@@ -52,6 +54,36 @@ def register(settings: Settings, name: str) -> Instance:
     assert worker is not None
     names = ("id", "name", "engine", "url", "api_key", "public_id", "max_slots", "mode", "options")
     return Instance(**{n: row[n] for n in names}, gpus=tuple(row["gpus"]), worker_id=worker[0])
+
+
+def policy_of(settings: Settings, instance: Instance) -> Policy:
+    """What the operator allows on an instance. Its options may set `ttft_seconds` and `inter_token_seconds` (the objectives of live requests),
+    `chunk_tokens` and `prefill_cap_tokens` (how its server was started), and `deadline_share`.
+
+    Raises:
+        Misconfigured: an option is no number above 0.
+    """
+    options = {name: _positive(instance, name) for name in OPTIONS if instance.options.get(name) is not None}
+    rest: dict[str, Any] = {
+        name: int(options[name]) for name in ("chunk_tokens", "prefill_cap_tokens") if name in options
+    }
+    if "deadline_share" in options:
+        rest["deadline_share"] = options["deadline_share"]
+    return Policy(
+        min(instance.max_slots, settings.max_slots),
+        instance.mode,
+        settings.signal_max_age_seconds,
+        settings.signal_lost_seconds,
+        objectives=Objectives(options.get("ttft_seconds"), options.get("inter_token_seconds")),
+        **rest,
+    )
+
+
+def _positive(instance: Instance, name: str) -> float:
+    value = instance.options[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise Misconfigured(f"the option {name!r} of instance {instance.name} must be a number above 0")
+    return float(value)
 
 
 async def open_engine(instance: Instance, settings: Settings) -> Engine:

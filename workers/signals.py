@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from scheduler.admission import EngineReading, LiveReading, Readings
@@ -47,15 +47,21 @@ class Signals:
             pass
         return 0
 
-    def read(self, around: Surroundings, *, paused: bool) -> Readings:
+    def read(self, around: Surroundings, *, paused: bool, pressed: bool) -> Readings:
         """Everything known now."""
         engine = None
         if self._load is not None:
             age = time.monotonic() - self._loaded_at
-            engine = EngineReading(age, self._load.running, self._load.waiting, self._load.kv_used_ratio)
+            engine = EngineReading(age, *astuple(self._load))
         live = None
         if around.live_age_seconds is not None:
-            live = LiveReading(around.live_age_seconds, around.live_running, around.live_waiting)
+            live = LiveReading(
+                around.live_age_seconds,
+                around.live_running,
+                around.live_waiting,
+                around.ttft_p99_seconds,
+                around.inter_token_p99_seconds,
+            )
         return Readings(
             engine,
             live,
@@ -63,4 +69,5 @@ class Signals:
             needs_live=around.gateways > 0,
             declared_gpus=self.instance.gpus,
             paused=paused,
+            pressed=pressed,
         )

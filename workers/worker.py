@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from psycopg import Error
 
-from scheduler.admission import Admit, Hold, OwnLoad, Policy
+from scheduler.admission import Admit, Hold, OwnLoad
 from scheduler.headroom import Headroom
 from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
@@ -25,7 +25,7 @@ from slackwater.settings import Settings
 from slackwater.telemetry import DECISIONS
 from workers.engines.base import Engine
 from workers.held import Held
-from workers.instance import Instance
+from workers.instance import Instance, policy_of
 from workers.line import Line
 from workers.outgoing import Outgoing
 from workers.runs import Runs
@@ -64,7 +64,7 @@ class Worker:
         self.signals = Signals(self.engine, self.instance)
         self.backlog: deque[Request] = deque()
         self.suspects: deque[Request] = deque()
-        self.headroom = Headroom(self._policy)
+        self.headroom = Headroom(policy_of(self.settings, self.instance))
         self.decision: Admit | Hold = Hold(Reason.NO_SIGNAL)
         self._prompt_left = 0
         self._decided_at = self._reported_at = self._models_at = self._rated_at = 0.0
@@ -109,9 +109,9 @@ class Worker:
         around = await self.status.surroundings()
         self._others = around.others_in_flight
         paused = bool(self.runs.models) and all(m.is_paused for m in self.runs.models.values())
-        readings = self.signals.read(around, paused=paused)
+        pressed = any(place.is_pressed for place in self.line.places)
+        readings = self.signals.read(around, paused=paused, pressed=pressed)
         own = OwnLoad(self.runs.in_flight, around.others_in_flight, sum(r.est_tokens for r in self.runs.tasks.values()))
-        self.headroom.policy = self._policy
         self.decision = self.headroom.decide(readings, own, now)
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
             self.decision = Hold(Reason.INSTANCE_BUSY)
@@ -131,17 +131,6 @@ class Worker:
         await self.line.read(self._served)
         wanted = slots if self.line.places else min(slots, in_flight + len(self.backlog) + len(self.suspects))
         self._granted = await self.status.ask(asked=wanted, most=slots + self._others, in_flight=in_flight)
-
-    @property
-    def _policy(self) -> Policy:
-        slots = min(self.instance.max_slots, self.settings.max_slots)
-        assert self.instance.mode in ("strict", "balanced", "deadline")
-        return Policy(
-            slots,
-            self.instance.mode,  # type: ignore[arg-type]
-            self.settings.signal_max_age_seconds,
-            self.settings.signal_lost_seconds,
-        )
 
     async def _refresh_models(self, now: float) -> None:
         if now - self._models_at > REPORT_EVERY_SECONDS:

@@ -35,6 +35,8 @@ SELECT (SELECT count(*) FROM gateway),
           FROM gateway g LEFT JOIN live_load l ON l.gateway_id = g.id AND l.instance_id = %(instance_id)b::int),
        (SELECT coalesce(sum(l.running), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
        (SELECT coalesce(sum(l.waiting), 0) FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
+       (SELECT max(l.ttft_p99_seconds)::float8 FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
+       (SELECT max(l.itl_p99_seconds)::float8 FROM live_load l JOIN gateway g ON g.id = l.gateway_id WHERE l.instance_id = %(instance_id)b::int),
        (SELECT coalesce(sum(in_flight), 0) FROM "grant"
          WHERE instance_id = %(instance_id)b::int AND worker_id <> %(worker_id)b::int AND at > now() - interval '2 seconds')
 """
@@ -67,6 +69,8 @@ class Surroundings:
     live_age_seconds: float | None
     live_running: int
     live_waiting: int
+    ttft_p99_seconds: float | None
+    inter_token_p99_seconds: float | None
     others_in_flight: int
 
 
@@ -112,8 +116,8 @@ class Status:
     async def surroundings(self) -> Surroundings:
         """What else is on the instance, by the database's clock."""
         rows = await self._run(SURROUNDINGS, {})
-        gateways, age, running, waiting, others = rows[0]
-        return Surroundings(gateways, age, int(running), int(waiting), int(others))
+        gateways, age, running, waiting, ttft, inter_token, others = rows[0]
+        return Surroundings(gateways, age, int(running), int(waiting), ttft, inter_token, int(others))
 
     async def ask(self, *, asked: int, most: int, in_flight: int) -> int:
         """Ask for slots on the instance, of which all workers together may have `most`; returns how many this one has now."""

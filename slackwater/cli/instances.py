@@ -25,6 +25,19 @@ def served(models: Sequence[str]) -> dict[str, str]:
     return {name: upstream or name for name, _, upstream in pairs}
 
 
+def numbers(options: Sequence[str]) -> dict[str, float]:
+    """The options from `NAME=NUMBER`.
+
+    Raises:
+        BadParameter: one is none of that form.
+    """
+    pairs = (option.partition("=") for option in options)
+    try:
+        return {name: float(value) for name, _, value in pairs}
+    except ValueError:
+        raise typer.BadParameter("an option is NAME=NUMBER") from None
+
+
 @app.command()
 def create(
     name: str,
@@ -39,6 +52,12 @@ def create(
     gpu: Annotated[list[str] | None, typer.Option(help="UUID of a GPU it runs on; may be given again.")] = None,
     max_slots: Annotated[int, typer.Option(min=1, help="Most batch requests in flight.")] = 16,
     mode: Annotated[str, typer.Option(help="strict, balanced or deadline.")] = "balanced",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=NUMBER", help="ttft_seconds, inter_token_seconds, chunk_tokens, prefill_cap_tokens, …"
+        ),
+    ] = None,
     if_missing: Annotated[bool, typer.Option(help="Leave an instance of this name as it is.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,6 +78,7 @@ def create(
         gpus=gpu or (),
         max_slots=max_slots,
         mode=mode,  # type: ignore[arg-type]
+        options=numbers(option or ()),
     )
     sealer = sealer_from(local_settings()) if key else None
 

@@ -15,11 +15,17 @@ async def test_a_worker_and_an_instance_without_one(dsn: str) -> None:
     instance_id = scenario.instance("busy", max_slots=8)
     scenario.instance("idle")
     scenario.connection.execute("INSERT INTO gateway (id, host, pid) VALUES ('g', 'h', 1)")
-    insert = "INSERT INTO live_load VALUES (%s, 'g', 2, 1, 0.25, 0.04, now() + interval '10 minutes')"
+    insert = "INSERT INTO live_load VALUES (%s, 'g', 2, 1, 0.25, 0.04, now())"
     scenario.connection.execute(insert.encode(), (instance_id,))
     database = Database(dsn, pool_size=1)
+
+    def has_held() -> bool:
+        scenario.connection.execute("UPDATE live_load SET at = now()")
+        newest = "SELECT reason FROM decision ORDER BY at DESC LIMIT 1"
+        return scenario.connection.execute(newest).fetchone() == ("live_waiting",)
+
     async with serving(dsn, "busy"):
-        await until_async(lambda: scenario.one("SELECT count(*) FROM decision") > 0)
+        await until_async(has_held)
         async with database.admin() as connection:
             busy, idle = [cells(row) for row in await workers(connection)]
     await database.close()

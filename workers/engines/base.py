@@ -21,11 +21,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """What an engine says of itself at one instant; None where it does not tell."""
+    """What an engine says of itself at one instant; None where it does not tell. The fields mean what those of `EngineReading` do."""
 
     running: int | None = None
     waiting: int | None = None
     kv_used_ratio: float | None = None
+    iterations: int | None = None
+    iteration_tokens: int | None = None
+    kv_capacity_tokens: int | None = None
 
 
 class Engine(Protocol):

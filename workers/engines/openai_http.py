@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from math import isfinite, nan
@@ -18,6 +19,10 @@ from scheduler.retry import Answered, Ending, Unanswered, Why
 from slackwater.errors import Unavailable
 from workers.engines.base import Call, EngineLoad
 
+# Of vLLM only: from their pace follow the time of an iteration and the prompt tokens in it.
+ITERATIONS: Final = ("vllm:iteration_tokens_total_count",)
+ITERATION_TOKENS: Final = ("vllm:iteration_tokens_total_sum",)
+CACHE: Final = "vllm:cache_config_info"
 CONNECT_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 2.0
 MOST_BODY_BYTES: Final = 64 << 20
@@ -142,16 +147,35 @@ def seconds_of(retry_after: str | None, now: float) -> float | None:
 def load_of(text: str) -> EngineLoad:
     """The load in a Prometheus page; a figure that is not there is None. Sums over the models and ranks of a page."""
     sums: dict[str, float] = {}
+    capacity = None
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+                if sample.name == CACHE:
+                    capacity = _cache_tokens(sample.labels)
     except ValueError:
         return EngineLoad()
-    running, waiting = _first(sums, RUNNING), _first(sums, WAITING)
     return EngineLoad(
-        None if running is None else int(running), None if waiting is None else int(waiting), _first(sums, KV_USED)
+        _whole(_first(sums, RUNNING)),
+        _whole(_first(sums, WAITING)),
+        _first(sums, KV_USED),
+        _whole(_first(sums, ITERATIONS)),
+        _whole(_first(sums, ITERATION_TOKENS)),
+        capacity,
     )
+
+
+def _cache_tokens(labels: Mapping[str, str]) -> int | None:
+    """Tokens that the cache holds, from the labels of vLLM's `cache_config_info`."""
+    try:
+        return int(labels["block_size"]) * int(labels["num_gpu_blocks"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _whole(figure: float | None) -> int | None:
+    return None if figure is None else int(figure)
 
 
 def _first(sums: dict[str, float], names: tuple[str, ...]) -> float | None:

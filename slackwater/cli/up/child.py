@@ -48,7 +48,7 @@ class Child:
         """Keep the part running until `stop` is called and it has ended."""
         while not self.stopping.is_set():
             began = time.monotonic()
-            status = await self._run_once()
+            status = await self._run_once_surely()
             if not self.stopping.is_set():
                 self.deaths = 1 if time.monotonic() - began > HEALTHY_SECONDS else self.deaths + 1
                 await self._pause(status)
@@ -59,6 +59,17 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+    async def _run_once_surely(self) -> int:
+        """As `_run_once`; what keeps it from being started or heard counts as a death, and the process does not outlive it."""
+        try:
+            return await self._run_once()
+        except (OSError, ValueError) as error:
+            self.tell(f"{self.name}: {type(error).__name__}: {error}")
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
+                return await self._process.wait()
+            return 1
 
     async def _run_once(self) -> int:
         """Start it, pass on what it says, and wait for its end; returns its exit status."""

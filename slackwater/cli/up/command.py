@@ -127,7 +127,10 @@ Submit a batch with the openai package:
   file = client.files.create(file=open("requests.jsonl", "rb"), purpose="batch")
   client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
 
-or from another terminal:  slackwater batches submit requests.jsonl --wait
+or from another terminal:
+
+  SLACKWATER_URL={url} SLACKWATER_API_KEY={key} slackwater batches submit requests.jsonl --wait
+
 Ctrl-C stops everything.
 """
 

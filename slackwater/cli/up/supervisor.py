@@ -14,6 +14,7 @@ from typing import Final
 from slackwater.cli.up.child import Child
 from slackwater.cli.up.child_log import last_word, trim
 from slackwater.cli.up.database import Embedded, External
+from slackwater.embedded.errors import EmbeddedServerError
 from slackwater.errors import Misconfigured
 from slackwater.settings import Settings
 
@@ -120,9 +121,12 @@ class Supervisor:
         """Revive the database, keep the logs small."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self.database.revive)
-            for child in self.children:
-                trim(child.log)
+            try:
+                await asyncio.to_thread(self.database.revive)
+                for child in self.children:
+                    trim(child.log)
+            except (OSError, EmbeddedServerError) as error:
+                self.tell(f"{type(error).__name__}: {error}; looking again in {WATCH_SECONDS:g} s")
 
     async def _stop(self, running: list[asyncio.Task[None]]) -> None:
         """Ask all, in order; who has not ended by then is killed. The database is stopped by its owner, after this."""

@@ -149,6 +149,12 @@ async def test_a_server_without_metrics_is_known_to_answer_only(engine: Upstream
     [
         ("sglang:num_running_reqs 4\nsglang:num_queue_reqs 1\nsglang:token_usage 0.5\n", EngineLoad(4, 1, 0.5)),
         ("llamacpp:requests_processing 2\nllamacpp:requests_deferred 3\n", EngineLoad(2, 3, None)),
+        ("vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\n", EngineLoad(None, None, None)),
+        (
+            "vllm:iteration_tokens_total_sum 900\nvllm:iteration_tokens_total_count 30\n"
+            'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1\n',
+            EngineLoad(iterations=30, iteration_tokens=900, kv_capacity_tokens=1600),
+        ),
         ("this is not a page {", EngineLoad(None, None, None)),
         ("", EngineLoad(None, None, None)),
     ],
