@@ -15,11 +15,16 @@ T = TypeVar("T")
 
 
 def administer(act: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Run `act` as `sw_admin` and commit; what it raises rolls back."""
+    """Run `act` as `sw_admin` in the database of this place and commit; what it raises rolls back."""
+    return as_admin(local_settings().dsn, act)
+
+
+def as_admin(dsn: str, act: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    """As `administer`, in the database of a URL."""
     from slackwater.storage.database import Database
 
     async def run() -> T:
-        database = Database(local_settings().dsn, pool_size=1)
+        database = Database(dsn, pool_size=1)
         try:
             async with database.admin() as connection:
                 return await act(connection)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import signal
@@ -15,9 +14,9 @@ from typing import Any
 
 import psycopg
 
+from slackwater.cli.administer import as_admin
 from slackwater.embedded import Postgres
 from slackwater.storage import migrate
-from slackwater.storage.database import Database
 from slackwater.tenancy import keys
 from tests.scenario import Scenario
 
@@ -65,15 +64,7 @@ class Cluster:
 
     def key(self, tenant: str = "acme") -> str:
         """A client's key for a tenant that exists."""
-
-        async def create() -> str:
-            database = Database(self.dsn, pool_size=1)
-            async with database.admin() as connection:
-                made = await keys.create(connection, tenant)
-            await database.close()
-            return made.text
-
-        return asyncio.run(create())
+        return as_admin(self.dsn, lambda connection: keys.create(connection, tenant)).text
 
     def start(self, name: str) -> None:
         """Start `api-1`, `worker-2` (instance `echo`), `duties-1`, `dispatch-1`; an api's URL is known when this returns."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import queue
 import threading
@@ -20,9 +19,9 @@ from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.server import listener_of, server_of
+from slackwater.cli.administer import as_admin
 from slackwater.settings import Settings
 from slackwater.storage.connections import connect
-from slackwater.storage.database import Database
 from slackwater.telemetry import configure_logs
 from slackwater.tenancy import keys, models, tenants
 from slackwater.tenancy.keys import ADMIN
@@ -59,20 +58,6 @@ class Api:
 
     def admin(self, act: Callable[[AsyncConnection], Any]) -> Any:
         return as_admin(self.dsn, act)
-
-
-def as_admin(dsn: str, act: Callable[[AsyncConnection], Any]) -> Any:
-    """Run `act` in a transaction of administration, as the CLI does."""
-
-    async def run() -> Any:
-        database = Database(dsn, pool_size=1)
-        try:
-            async with database.admin() as connection:
-                return await act(connection)
-        finally:
-            await database.close()
-
-    return asyncio.run(run())
 
 
 @pytest.fixture

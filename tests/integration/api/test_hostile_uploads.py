@@ -17,9 +17,10 @@ import httpx2
 import pytest
 from openai import OpenAI
 
+from slackwater.cli.administer import as_admin
 from slackwater.settings import Settings
 from slackwater.tenancy import keys, tenants
-from tests.integration.api.conftest import Api, as_admin
+from tests.integration.api.conftest import Api
 from tests.integration.api.process import ApiProcess, api_process
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_files import FILE, FORM, PURPOSE, form

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from openai import OpenAI
 
+from slackwater.cli.administer import as_admin
 from slackwater.tenancy import keys, tenants
-from tests.integration.api.conftest import as_admin
 from tests.integration.api.process import api_process
 from tests.integration.api.rows import Worker
 from tests.integration.api.test_files import FORM

@@ -1,0 +1,1 @@
+"""The servers that come with the product: started, killed, left behind, hindered."""
