@@ -77,6 +77,7 @@ class Runs:
     def _over(self, task: asyncio.Task[None]) -> None:
         request = self.tasks.pop(task)
         if task.cancelled():
+            self._note(request, "aborted", None, wasted=True)
             self.hand_back(request)
         elif task.exception() is not None:
             log.error("request.lost", exc_info=task.exception())
@@ -141,10 +142,14 @@ class Runs:
         self._end(request, None)
 
     def _again(self, request: Request, again: Again) -> None:
-        self.failed.append(Failed(request.tenant_id, request.batch_id, request.line, again.why.value, again.status))
+        self._note(request, again.why.value, again.status, wasted=again.burns)
         if not again.burns:
             self.busy_until = max(self.busy_until, asyncio.get_running_loop().time() + min(again.delay_seconds, 5.0))
         self.hand_back(request, delay_seconds=again.delay_seconds, burns=again.burns, defers=not again.burns)
+
+    def _note(self, request: Request, why: str, http: int | None, *, wasted: bool) -> None:
+        tokens = request.est_tokens if wasted else 0
+        self.failed.append(Failed(request.tenant_id, request.batch_id, request.line, why, http, tokens))
 
     def _end(self, request: Request, returned: Returned | None) -> None:
         holding = self.held.end(request, returned)

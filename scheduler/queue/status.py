@@ -54,10 +54,10 @@ UPDATE instance_model SET paused_until = now() + %(seconds)b::float8 * interval 
  WHERE instance_id = %(instance_id)b::int AND model_id = %(model_id)b::int
 """
 ATTEMPTS: Final = """
-INSERT INTO attempt (tenant_id, batch_id, line, worker_id, instance_id, why, http)
-SELECT tenant_id, batch_id, line, %(worker_id)b::int, %(instance_id)b::int, why, nullif(http, 0)
-  FROM unnest(%(tenants)b::bigint[], %(batches)b::bigint[], %(lines)b::int[], %(whys)b::text[], %(https)b::smallint[])
-    AS x (tenant_id, batch_id, line, why, http)
+INSERT INTO attempt (tenant_id, batch_id, line, worker_id, instance_id, why, http, wasted_tokens)
+SELECT tenant_id, batch_id, line, %(worker_id)b::int, %(instance_id)b::int, why, nullif(http, 0), wasted_tokens
+  FROM unnest(%(tenants)b::bigint[], %(batches)b::bigint[], %(lines)b::int[], %(whys)b::text[], %(https)b::smallint[], %(wasted)b::int[])
+    AS x (tenant_id, batch_id, line, why, http, wasted_tokens)
 """
 
 
@@ -86,13 +86,14 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A run that gave no result."""
+    """A run that gave no result. `wasted_tokens` are the prompt's, by estimate, where the engine may have computed them."""
 
     tenant_id: int
     batch_id: int
     line: int
     why: str
     http: int | None = None
+    wasted_tokens: int = 0
 
 
 @dataclass
@@ -150,6 +151,7 @@ class Status:
             "lines": [f.line for f in failed],
             "whys": [f.why for f in failed],
             "https": [f.http or 0 for f in failed],
+            "wasted": [f.wasted_tokens for f in failed],
         }
         await self._run(ATTEMPTS, columns)
 

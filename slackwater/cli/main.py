@@ -18,6 +18,7 @@ from slackwater.cli import (
     parts,
     prices,
     projects,
+    settings,
     tenants,
 )
 from slackwater.cli.up import command as up
@@ -36,6 +37,7 @@ app.command("duties")(parts.duties)
 app.command("dispatch")(parts.dispatch)
 app.command("celery")(parts.celery)
 app.command("migrate")(migrate.migrate)
+app.command("settings")(settings.settings)
 app.command("headroom")(headroom.headroom)
 app.command("conformance")(conformance.conformance)
 for module in (batches, tenants, projects, keys, models, prices, instances):

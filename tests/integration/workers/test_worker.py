@@ -197,6 +197,8 @@ async def test_cancelling_aborts_what_runs_and_keeps_what_is_done(
 
     counts = scenario.counts(batch_id)
     assert (counts.succeeded, counts.cancelled) == (1, 2)
+    aborted = "SELECT count(*), min(wasted_tokens) > 0 FROM attempt WHERE why = 'aborted'"
+    assert scenario.connection.execute(aborted.encode()).fetchone() == (2, True)
     assert {line["custom_id"] for line in scenario.lines(batch_id)} == {"fast", "s1", "s2"}
 
 
