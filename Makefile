@@ -34,6 +34,7 @@ fix: $(VENV)/.dev
 # The floor of every figure is measured in the same run.
 bench: $(VENV)/.dev ## figures of the queue, the wire and the webhooks
 	$(PY) -m benchmarks.queue
+	$(PY) -m benchmarks.reading
 	$(PY) -m benchmarks.over_http
 	$(PY) -m benchmarks.deliveries
 

@@ -1,9 +1,10 @@
 """Recorded deliveries a second of one sender, to a local receiver with keep-alive.
 
-    python -m benchmarks.deliveries --dsn postgresql://slackwater@127.0.0.1/empty --deliveries 20000 --endpoints 20
+    python -m benchmarks.deliveries [--dsn postgresql://slackwater@127.0.0.1/empty] [--deliveries 20000] [--endpoints 20]
 
-The database must be empty of deliveries; it is migrated first. Each delivery is claimed, signed, sent, and its attempt and new state
-are committed. The receiver is a process of its own that parses no more than it must.
+Without a DSN it starts a PostgreSQL of its own; a database that is named must be empty of deliveries, and is migrated first. Each
+delivery is claimed, signed, sent, and its attempt and new state are committed. The receiver is a process of its own that parses no more
+than it must.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
+import tempfile
 import time
 from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
 from typing import cast
 
 import psycopg
@@ -25,6 +29,7 @@ from pydantic import SecretStr
 from scheduler.dispatch.claims import Limits
 from scheduler.dispatch.loop import run
 from slackwater import outbox
+from slackwater.embedded import Postgres
 from slackwater.sealing import sealer_from
 from slackwater.settings import Settings
 from slackwater.storage.connections import connect
@@ -119,14 +124,26 @@ def _cpu() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dsn", required=True)
+    parser.add_argument("--dsn")
     parser.add_argument("--deliveries", type=int, default=20_000)
     parser.add_argument("--endpoints", type=int, default=20)
     parser.add_argument("--in-flight", type=int, default=Limits().in_all)
     asked = parser.parse_args()
-    upgrade(asked.dsn)
+    if asked.dsn:
+        report(asked.dsn, asked)
+        return
+    home = Path(tempfile.mkdtemp(prefix="slackwater-bench-"))
+    home.chmod(0o755)
+    with Postgres(home / "postgres") as server:
+        report(server.dsn, asked)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def report(dsn: str, asked: argparse.Namespace) -> None:
+    """Measure on an empty database, and print the figures."""
+    upgrade(dsn)
     settings = Settings(
-        database_url=SecretStr(asked.dsn),
+        database_url=SecretStr(dsn),
         master_key=SecretStr(MASTER_KEY),
         webhook_allow=("127.0.0.1/32",),
         webhook_allow_http=True,
