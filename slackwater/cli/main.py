@@ -19,6 +19,7 @@ from slackwater.cli import (
     prices,
     projects,
     settings,
+    simulate,
     tenants,
 )
 from slackwater.cli.up import command as up
@@ -37,6 +38,7 @@ app.command("duties")(parts.duties)
 app.command("dispatch")(parts.dispatch)
 app.command("celery")(parts.celery)
 app.command("migrate")(migrate.migrate)
+app.command("simulate")(simulate.simulate)
 app.command("settings")(settings.settings)
 app.command("headroom")(headroom.headroom)
 app.command("conformance")(conformance.conformance)
