@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -112,11 +113,18 @@ def _is_whole(connection: Connection[TupleRow], batch: dict[str, Any], reading: 
 
 
 def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Iterator[tuple[int, bytes]]:
+    """The chunks in order; the next one is fetched while this one is read."""
     cursor = connection.cursor(binary=True)
-    n = 0
-    while (row := cursor.execute(CHUNKS, (tenant_id, file_id, n)).fetchone()) is not None:
-        yield row[0], row[1]
-        n += 1
+
+    def fetch(n: int) -> TupleRow | None:
+        return cursor.execute(CHUNKS, (tenant_id, file_id, n)).fetchone()
+
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        n, row = 0, fetch(0)
+        while row is not None:
+            coming = ahead.submit(fetch, n + 1)
+            yield row[0], row[1]
+            n, row = n + 1, coming.result()
 
 
 def _unknown_file(batch: dict[str, Any]) -> dict[str, str | int | None]:

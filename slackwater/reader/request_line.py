@@ -110,7 +110,7 @@ class LineReader:
         starts = head.end()
         try:
             body, ends = scan(text, starts)
-            screen(body, self._limits.max_depth - 1)
+            screen(body, self._limits.max_depth - 1, text)
         except InvalidJson:
             return None
         if type(body) is not dict or text[ends:].strip(SPACE) != "}":
@@ -120,7 +120,7 @@ class LineReader:
     def _any_order(self, text: str) -> _Found | _Refused:
         members = read_members(text)
         values = members.values()
-        screen(values, self._limits.max_depth)
+        screen(values, self._limits.max_depth, text)
         if refusal := _check_envelope(values, self._url, self._limits):
             custom_id = values.get("custom_id")
             return _Refused(refusal, None if _check_custom_id(custom_id, self._limits) else custom_id)
