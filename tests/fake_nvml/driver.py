@@ -28,7 +28,7 @@ class Driver:
         self.script = folder / "script"
         self.place = folder / "lib"
         self.place.mkdir()
-        self.library = library
+        self.built = library
         self.keys: dict[str, object] = {}
         self.install()
         self._write()
@@ -55,7 +55,7 @@ class Driver:
         (self.place / LIBRARY).unlink()
 
     def install(self) -> None:
-        (self.place / LIBRARY).symlink_to(self.library)
+        (self.place / LIBRARY).symlink_to(self.built)
 
     def _write(self) -> None:
         """Replace the script in one step: a reader sees the old one or the new one."""
