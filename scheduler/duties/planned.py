@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +27,8 @@ SLICE: Final = 2_000
 REQUESTS: Final = """
 INSERT INTO request (tenant_id, batch_id, position, line, chunk, start, length, model_id, est_tokens, custom_id)
 SELECT %(tenant_id)b, %(id)b, x.position, x.line, x.chunk, x.start, x.length, x.model_id, x.est_tokens, x.custom_id
-  FROM unnest(%(positions)b::int[], %(lines)b::int[], %(chunks)b::int[], %(starts)b::int[], %(lengths)b::int[], %(models)b::int[],
-              %(ests)b::int[], %(custom_ids)b::text[]) AS x (position, line, chunk, start, length, model_id, est_tokens, custom_id)
+  FROM unnest(%(positions)s::int[], %(lines)s::int[], %(chunks)s::int[], %(starts)s::int[], %(lengths)s::int[], %(models)s::int[],
+              %(ests)s::int[], %(custom_ids)b::text[]) AS x (position, line, chunk, start, length, model_id, est_tokens, custom_id)
 """
 # Guarantees: whoever plans, refuses or cancels a batch holds its row; the loser sees that it waits no more and changes nothing.
 # Priority and window may have changed since the batch was read.
@@ -102,16 +102,21 @@ def _insert_requests(
         values = {
             "tenant_id": batch["tenant_id"],
             "id": batch["id"],
-            "positions": list(range(begin, begin + len(part))),
-            "lines": [r.line for r in part],
-            "chunks": [chunk for chunk, _ in places],
-            "starts": [start for _, start in places],
-            "lengths": [r.body_length for r in part],
-            "models": [r.model_id for r in part],
-            "ests": [r.est_tokens for r in part],
+            "positions": _array(range(begin, begin + len(part))),
+            "lines": _array(r.line for r in part),
+            "chunks": _array(chunk for chunk, _ in places),
+            "starts": _array(start for _, start in places),
+            "lengths": _array(r.body_length for r in part),
+            "models": _array(r.model_id for r in part),
+            "ests": _array(r.est_tokens for r in part),
             "custom_ids": [r.custom_id for r in part],
         }
         connection.execute(REQUESTS, values)
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """As PostgreSQL writes an array: for many integers far cheaper than the driver's element by element."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _insert_segments(connection: Connection[TupleRow], batch: dict[str, Any], requests: Sequence[RequestLine]) -> None:

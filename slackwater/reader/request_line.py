@@ -76,7 +76,7 @@ class LineReader:
         text = ""
         try:
             text = decode(line.data)
-            found = self._usual(text) or self._any_order(text)
+            found = self._usual(text, line.data) or self._any_order(text, line.data)
         except InvalidJson as error:
             head = self._usual_head(text)
             return _unreadable(line, error)._replace(custom_id=head[1] if head else None)
@@ -89,7 +89,8 @@ class LineReader:
             return LineError(model_id.code, line.number, model_id.param, model_id.message, custom_id)
         length = ends - starts
         if not text.isascii():
-            starts, length = len(text[:starts].encode()), len(text[starts:ends].encode())
+            starts, rest = len(text[:starts].encode()), len(text[ends:].encode())
+            length = len(line.data) - starts - rest
         return RequestLine(
             line.number,
             custom_id,
@@ -102,7 +103,7 @@ class LineReader:
             prefix_key(body, self._prompt),
         )
 
-    def _usual(self, text: str) -> _Found | None:
+    def _usual(self, text: str, source: bytes) -> _Found | None:
         """Most lines have the four members in the documented order, and no fifth. None: go the long way."""
         head = self._usual_head(text)
         if head is None:
@@ -110,17 +111,17 @@ class LineReader:
         starts = head.end()
         try:
             body, ends = scan(text, starts)
-            screen(body, self._limits.max_depth - 1, text)
+            screen(body, self._limits.max_depth - 1, source)
         except InvalidJson:
             return None
         if type(body) is not dict or text[ends:].strip(SPACE) != "}":
             return None
         return head[1], body, starts, ends
 
-    def _any_order(self, text: str) -> _Found | _Refused:
+    def _any_order(self, text: str, source: bytes) -> _Found | _Refused:
         members = read_members(text)
         values = members.values()
-        screen(values, self._limits.max_depth, text)
+        screen(values, self._limits.max_depth, source)
         if refusal := _check_envelope(values, self._url, self._limits):
             custom_id = values.get("custom_id")
             return _Refused(refusal, None if _check_custom_id(custom_id, self._limits) else custom_id)

@@ -99,7 +99,7 @@ def parse(data: bytes, limits: Limits = LIMITS) -> Any:
     if text[end:].strip(SPACE):
         rest = end + len(text[end:]) - len(text[end:].lstrip(SPACE))
         raise at("invalid_json", "Extra data after the value", text, rest)
-    screen(value, limits.max_depth, text)
+    screen(value, limits.max_depth, data)
     return value
 
 
@@ -136,8 +136,8 @@ def scan(text: str, start: int = 0) -> tuple[Any, int]:
         raise _bad_number("number_out_of_range", "A number is out of range", text, start, _overflows) from None
 
 
-def screen(value: Any, max_depth: int, text: str) -> None:
-    """Refuses nesting deeper than `max_depth` and lone surrogates in a value that `scan` gave of `text`."""
+def screen(value: Any, max_depth: int, source: bytes) -> None:
+    """Refuses nesting deeper than `max_depth` and lone surrogates in a value that `scan` gave of the text in `source`."""
     level = [value] if type(value) in _CONTAINERS else []
     depth = 0
     while level:
@@ -150,7 +150,7 @@ def screen(value: Any, max_depth: int, text: str) -> None:
                 if type(child) in _CONTAINERS:
                     below.append(child)
         level = below
-    if "\\u" not in text:  # It was UTF-8: only an escape brings half of a pair.
+    if b"\\u" not in source:  # It is UTF-8: only an escape brings half of a pair.
         return
     # marshal writes strings as UTF-8 with surrogates let through, and those start with 0xED.
     data = marshal.dumps(value)
