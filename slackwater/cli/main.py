@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from typing import NoReturn
 
@@ -48,6 +50,8 @@ for module in (batches, tenants, projects, keys, models, prices, instances):
 
 def main() -> None:
     """Run the command line. What a person can set right ends with one line on stderr and exit status 1."""
+    # What lives until the exit is the system's to free: collecting it took each part 0.15 s of CPU.
+    atexit.register(gc.freeze)
     try:
         app()
     except Exception as error:

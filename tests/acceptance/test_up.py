@@ -20,8 +20,7 @@ from tests.acceptance.running import ENV_LINES, READY_SECONDS, Up, up
 from tests.processes import SLACKWATER, environment, processes_of, run, start
 from tests.waiting import until
 
-# Within 5 s where the machine is free; two suites at once on two cores take longer.
-STOP_SECONDS = 15.0
+STOP_SECONDS = 5.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

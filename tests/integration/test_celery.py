@@ -182,7 +182,7 @@ def test_they_stop_when_told(host: Host, number: signal.Signals) -> None:
     until(lambda: host.state(batch_id) is BatchState.IN_PROGRESS)
     for process in host.running:
         os.kill(process.pid, number)
-    assert [process.wait(60) for process in host.running] == [0, 0]
+    assert [process.wait(15) for process in host.running] == [0, 0]
 
 
 def test_beat_is_silent_while_nobody_listens(host: Host) -> None:
