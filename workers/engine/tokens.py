@@ -4,7 +4,8 @@ transformers' own GGUF conversion knows no `smollm` pre-tokenizer and merges dig
 to see apart, so the pipeline is put together here from what `tokenizer.ggml.pre` names.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer
@@ -21,17 +22,23 @@ CONTROL: Final = 3
 """GGUF's token type of control tokens, which are matched whole and never shown."""
 
 _DOCUMENT_END: Final = "<|endoftext|>"
+_MARKS: Final = range(0xE000, 0xF900)
+"""Unicode's private use: one that no message holds keeps a control token's name in a text from being taken for one."""
 
 
 class Tokens:
     """Text to token ids and back. Safe to use from several threads."""
 
-    def __init__(self, tokenizer: Tokenizer, template: str, *, ends: Sequence[int], controls: Sequence[int]) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, text: Tokenizer, template: str, *, ends: Sequence[int], controls: Mapping[str, int]) -> None:
+        """`text` knows no control tokens: it takes their names for words."""
+        self._text = text
+        self.tokenizer = tokenizer = _with_controls(text, list(controls))
+        self._controls = dict(controls)
+        self._control = re.compile("(" + "|".join(map(re.escape, controls)) + ")")
         self.ends = frozenset(ends)
         self.size: int = tokenizer.get_vocab_size()
         self._templates = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template)
-        self._pieces = _pieces(tokenizer, frozenset(controls))
+        self._pieces = _pieces(tokenizer, frozenset(controls.values()))
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Tokens":
@@ -40,17 +47,20 @@ class Tokens:
             raise ValueError(f"no pre-tokenizer for {fields['tokenizer.ggml.pre']!r}")
         names: list[str] = fields["tokenizer.ggml.tokens"]
         kinds: list[int] = fields["tokenizer.ggml.token_type"]
-        controls = [index for index, kind in enumerate(kinds) if kind == CONTROL]
+        controls = {names[index]: index for index, kind in enumerate(kinds) if kind == CONTROL}
         ends = {fields["tokenizer.ggml.eos_token_id"], names.index(_DOCUMENT_END)}
-        tokenizer = _tokenizer(names, fields["tokenizer.ggml.merges"], [names[index] for index in controls])
-        return cls(tokenizer, fields["tokenizer.chat_template"], ends=sorted(ends), controls=controls)
+        text = _tokenizer(names, fields["tokenizer.ggml.merges"])
+        return cls(text, fields["tokenizer.chat_template"], ends=sorted(ends), controls=controls)
 
     def encode(self, prompt: tuple[Message, ...] | str | tuple[int, ...]) -> list[int]:
-        """The ids of a chat (rendered, with the assistant's turn opened), a text, or checked ids."""
+        """The ids of a chat (rendered, with the assistant's turn opened), a text, or checked ids.
+
+        A control token's name is one in a text and in what the template writes; in a message it is ordinary text.
+        """
         if isinstance(prompt, str):
             return self._ids(prompt)
         if all(isinstance(item, dict) for item in prompt):
-            return self._ids(self.render([item for item in prompt if isinstance(item, dict)]))
+            return self._chat_ids([item for item in prompt if isinstance(item, dict)])
         ids = [item for item in prompt if isinstance(item, int)]
         if not all(0 <= item < self.size for item in ids):
             message = f"'prompt' holds a token id outside 0 to {self.size - 1}."
@@ -70,6 +80,24 @@ class Tokens:
         """The bytes that a token stands for; none for a control token."""
         return self._pieces[token]
 
+    def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        said = "".join(message.get("content", "") for message in messages)
+        if not self._control.search(said):
+            return self._ids(self.render(messages))
+        mark = next(chr(number) for number in _MARKS if chr(number) not in said)
+        marked = [message | {"content": self._marked(message["content"], mark)} for message in messages]
+        return [token for part in self._control.split(self.render(marked)) for token in self._part(part, mark)]
+
+    def _marked(self, content: str, mark: str) -> str:
+        return self._control.sub(lambda found: found[0][0] + mark + found[0][1:], content)
+
+    def _part(self, part: str, mark: str) -> Iterator[int]:
+        """The token of a control token's name, else those of a text without its marks."""
+        if part in self._controls:
+            yield self._controls[part]
+        else:
+            yield from self._text.encode(part.replace(mark, ""), add_special_tokens=False).ids
+
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
@@ -82,12 +110,17 @@ def _byte_of() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(256 + index): byte for index, byte in enumerate(others)}
 
 
-def _tokenizer(names: Sequence[str], merges: Sequence[str], controls: Sequence[str]) -> Tokenizer:
+def _tokenizer(names: Sequence[str], merges: Sequence[str]) -> Tokenizer:
     pairs = [(left, right) for left, right in (merge.split(" ", 1) for merge in merges)]
     tokenizer = Tokenizer(BPE(vocab={name: index for index, name in enumerate(names)}, merges=pairs))
     bytes_of_words = ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.pre_tokenizer = Stages([Digits(individual_digits=True), bytes_of_words])
     tokenizer.decoder = ByteLevelDecoder()
+    return tokenizer
+
+
+def _with_controls(text: Tokenizer, controls: Sequence[str]) -> Tokenizer:
+    tokenizer: Tokenizer = Tokenizer.from_str(text.to_str())
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in controls])
     return tokenizer
 
