@@ -5,8 +5,9 @@
 `ours` is the validate duty over a file in the database: every line checked, every request placed, requests and segments written in one
 transaction. `floor` is a loop of `json.loads` over the lines of the same file on disk plus a bare COPY of as many request rows into a table
 without index; `floor_with_lines` copies the lines themselves, as a queue with its payload in its rows does. Each runs in a process of its
-own, by turns; the median of the rounds counts. Memory is the peak of the process over what it had before it began. litellm's parser is
-measured only where litellm is installed anyway: it is no dependency.
+own, by turns; the median of the rounds counts. `cpu` is that of the process alone, without the server's: where other work shares the cores it
+moves far less than the time. Memory is the peak of the process over what it had before it began. litellm's parser is measured only where
+litellm is installed anyway: it is no dependency.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import shutil
 import statistics
 import tempfile
@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from pydantic import SecretStr
@@ -43,6 +43,14 @@ ROW: Final = (
     "(tenant_id bigint, batch_id bigint, position int, line int, chunk int, start int, length int, model_id int, est_tokens int,"
     " custom_id text)"
 )
+
+
+class Run(NamedTuple):
+    """One measurement of one reader: seconds, seconds of its own process's CPU, MiB over idle."""
+
+    seconds: float
+    cpu: float
+    memory: float
 
 
 def lines(requests: int, size: int) -> Iterator[bytes]:
@@ -143,12 +151,10 @@ def litellm_parser(dsn: str, path: Path) -> int:
 
 def _run(act: Callable[[str, Path], int], dsn: str, path: Path, answer: Any) -> None:
     """In a process of its own."""
-    idle = resident("VmRSS")
-    began = time.perf_counter()
+    idle, began, cpu = resident("VmRSS"), time.perf_counter(), time.process_time()
     requests = act(dsn, path)
-    seconds = time.perf_counter() - began
-    cpu = resource.getrusage(resource.RUSAGE_SELF)
-    answer.send((requests, seconds, cpu.ru_utime + cpu.ru_stime, resident("VmHWM") - idle))
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    answer.send((requests, Run(seconds, cpu, (resident("VmHWM") - idle) / MIB)))
 
 
 def resident(name: str) -> int:
@@ -157,18 +163,18 @@ def resident(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in status if line.startswith(f"{name}:"))
 
 
-def measure(act: Callable[[str, Path], int], dsn: str, path: Path, requests: int) -> tuple[float, float]:
-    """Seconds, and MiB over idle."""
+def measure(act: Callable[[str, Path], int], dsn: str, path: Path, requests: int) -> Run:
     with psycopg.connect(dsn, autocommit=True) as owner:
         owner.execute("DROP TABLE IF EXISTS bare")
         owner.execute("CHECKPOINT") if _is_superuser(owner) else None
     near, far = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_run, args=(act, dsn, path, far))
     process.start()
-    done, seconds, _, memory = near.recv()
+    done, run = near.recv()
     process.join()
     assert done == requests, (act.__name__, done)
-    return seconds, memory / MIB
+    assert isinstance(run, Run)
+    return run
 
 
 def _is_superuser(owner: psycopg.Connection[Any]) -> bool:
@@ -178,19 +184,22 @@ def _is_superuser(owner: psycopg.Connection[Any]) -> bool:
 def compare(dsn: str, path: Path, requests: int, rounds: int) -> dict[str, Any]:
     """Every measurement `rounds` times, by turns."""
     acts = [ours, floor, floor_with_lines, *([litellm_parser] if find_spec("litellm") else [])]
-    seen: dict[str, list[tuple[float, float]]] = {act.__name__: [] for act in acts}
+    seen: dict[str, list[Run]] = {act.__name__: [] for act in acts}
     file = store(dsn, path)
     for _ in range(rounds):
         for act in acts:
             if act is ours:
                 enqueue(dsn, file)
             seen[act.__name__].append(measure(act, dsn, path, requests))
-    seconds = {name: statistics.median(s for s, _ in runs) for name, runs in seen.items()}
+    seconds = {name: statistics.median(run.seconds for run in runs) for name, runs in seen.items()}
+    cpu = {name: statistics.median(run.cpu for run in runs) for name, runs in seen.items()}
     return {
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "all_seconds": {name: [round(s, 2) for s, _ in runs] for name, runs in seen.items()},
-        "memory_over_idle_mib": {name: round(max(m for _, m in runs), 1) for name, runs in seen.items()},
+        "cpu": {name: round(value, 2) for name, value in cpu.items()},
+        "all_seconds": {name: [round(run.seconds, 2) for run in runs] for name, runs in seen.items()},
+        "memory_over_idle_mib": {name: round(max(run.memory for run in runs), 1) for name, runs in seen.items()},
         "ratio": round(seconds["ours"] / seconds["floor"], 2),
+        "ratio_of_cpu": round(cpu["ours"] / cpu["floor"], 2),
         "ratio_with_lines": round(seconds["ours"] / seconds["floor_with_lines"], 2),
         "litellm": "measured" if "litellm_parser" in seen else "not installed",
     }
@@ -200,7 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=50_000)
     parser.add_argument("--megabytes", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="slackwater-reading-", dir="/tmp" if os.geteuid() == 0 else None))
     home.chmod(0o755)

@@ -90,11 +90,12 @@ class Scenario:
         *,
         window: timedelta = timedelta(hours=24),
         plan_now: bool = True,
+        chunk: int = 1 << 20,
         **columns: Any,
     ) -> int:
         """A batch over `data` (lines, or the bytes of a file), planned by the real duty unless told not to."""
         content = data if isinstance(data, bytes) else b"\n".join(data) + b"\n"
-        file_id = self.upload(content)
+        file_id = self.upload(content, chunk=chunk)
         values = {
             "tenant_id": self.tenant_id,
             "public_id": ids.new("batch_"),

@@ -1,14 +1,16 @@
 """Validate the input of a batch and plan it: where each body lies, and in which order requests run.
 
-Reading the file holds no lock and no transaction. Planning is one transaction under the batch row's lock: a second run finds it done.
+Reading the file holds no row: a few chunks at a time are one transaction that only reads.
+Planning is one transaction under the batch row's lock: a second run finds it done.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from psycopg import Connection
@@ -24,7 +26,8 @@ from slackwater.settings import Settings
 # One batch of each tenant a step: a tenant with many, or large ones, keeps no other waiting for more than one of them.
 WAITING: Final = "SELECT tenant_id, min(id) FROM batch WHERE state = 0 GROUP BY tenant_id ORDER BY min(id) LIMIT 20"
 BATCH: Final = "SELECT * FROM batch WHERE tenant_id = %s AND id = %s AND state = 0"
-CHUNKS: Final = "SELECT start, data FROM file_chunk WHERE tenant_id = %s AND file_id = %s AND n = %s"
+CHUNK: Final = "SELECT start, data FROM file_chunk WHERE tenant_id = %s AND file_id = %s AND n = %s"
+SYNC_EVERY: Final = 16  # chunks to a transaction
 MODELS: Final = """
 SELECT m.name, m.id FROM model m
  WHERE m.is_open OR EXISTS (SELECT 1 FROM model_access a WHERE a.tenant_id = %s AND a.model_id = m.id)
@@ -48,12 +51,10 @@ class Reading:
 
     def in_running_order(self) -> list[RequestLine]:
         """Grouped by model, then by shared prefix, each in the order of its first appearance; inside a group by line."""
-        groups: dict[tuple[int, int], int] = {}
-        models: dict[int, int] = {}
+        models: dict[int, dict[int, list[RequestLine]]] = {}
         for request in self.requests:
-            models.setdefault(request.model_id, len(models))
-            groups.setdefault((request.model_id, request.prefix_key), len(groups))
-        return sorted(self.requests, key=lambda r: (models[r.model_id], groups[r.model_id, r.prefix_key], r.line))
+            models.setdefault(request.model_id, {}).setdefault(request.prefix_key, []).append(request)
+        return [request for groups in models.values() for group in groups.values() for request in group]
 
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
@@ -94,12 +95,13 @@ def read(connection: Connection[TupleRow], settings: Settings, batch: dict[str, 
     errors: list[LineError] = []
     validator = FileValidator(batch["endpoint"], models, limits, errors.append)
     reading = Reading(validator, errors)
-    for start, data in _chunks(connection, batch["tenant_id"], batch["file_id"]):
-        reading.starts.append(start)
-        reading.bytes += len(data)
-        reading.requests.extend(validator.feed(data))
-        if validator.fatal:
-            break
+    with closing(_chunks(connection, batch["tenant_id"], batch["file_id"])) as chunks:
+        for start, data in chunks:
+            reading.starts.append(start)
+            reading.bytes += len(data)
+            reading.requests.extend(validator.feed(data))
+            if validator.fatal:
+                break
     reading.requests.extend(validator.finish())
     return reading
 
@@ -112,19 +114,19 @@ def _is_whole(connection: Connection[TupleRow], batch: dict[str, Any], reading: 
     return row is not None and row[0] == reading.bytes
 
 
-def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Iterator[tuple[int, bytes]]:
-    """The chunks in order; the next one is fetched while this one is read."""
+def _chunks(connection: Connection[TupleRow], tenant_id: int, file_id: int) -> Generator[tuple[int, bytes]]:
+    """The chunks in order; the server sends the next one while this one is read."""
     cursor = connection.cursor(binary=True)
-
-    def fetch(n: int) -> TupleRow | None:
-        return cursor.execute(CHUNKS, (tenant_id, file_id, n)).fetchone()
-
-    with ThreadPoolExecutor(max_workers=1) as ahead:
-        n, row = 0, fetch(0)
-        while row is not None:
-            coming = ahead.submit(fetch, n + 1)
+    with connection.pipeline() as pipeline:
+        cursor.execute(CHUNK, (tenant_id, file_id, 0))
+        for n in count(1):
+            row = cursor.fetchone()
+            if row is None:
+                return
+            if n % SYNC_EVERY == 0:
+                pipeline.sync()
+            cursor.execute(CHUNK, (tenant_id, file_id, n))
             yield row[0], row[1]
-            n, row = n + 1, coming.result()
 
 
 def _unknown_file(batch: dict[str, Any]) -> dict[str, str | int | None]:

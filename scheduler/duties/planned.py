@@ -85,7 +85,8 @@ def start(connection: Connection[TupleRow], batch: dict[str, Any], reading: Read
             return 1
         batch = batch | {"priority": now[0], "expires_at": now[1]}
         connection.execute("SELECT make_partitions(%(id)s)", batch)
-        _insert_requests(connection, batch, reading, requests)
+        with connection.pipeline():  # The server inserts a slice while the next one is made.
+            _insert_requests(connection, batch, reading, requests)
         _insert_segments(connection, batch, requests)
         _refuse_lines(connection, batch, reading.errors)
         connection.execute(START, batch | {"total": len(requests) + len(reading.errors)})

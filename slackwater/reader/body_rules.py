@@ -83,7 +83,8 @@ def check_body(body: dict[str, Any], url: str, model_id: Callable[[str], int | N
         return Refusal("invalid_request", f"body.{rules.prompt}", f"{rules.prompt.title()} parameter is required.")
     if not _RARE.isdisjoint(body) and (refusal := _check_rare(body, rules)):
         return refusal
-    if "max_tokens" in body and (refusal := _check_token_limits(body)):
+    limit = body.get("max_tokens")
+    if limit is not None and (type(limit) is not int or limit < 1) and (refusal := _check_token_limits(body)):
         return refusal
     if (type(prompt) is not list or not prompt) and (refusal := _check_prompt(prompt, rules)):
         return refusal

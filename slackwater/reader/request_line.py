@@ -55,7 +55,7 @@ class _Refused(NamedTuple):
 
 
 _Found = tuple[str, dict[str, Any], int, int]
-"""The custom_id, the body, and where the body's text starts and ends."""
+"""The custom_id, the body, and where its bytes start on the line and how many they are."""
 
 
 class LineReader:
@@ -83,14 +83,10 @@ class LineReader:
         if isinstance(found, _Refused):
             why = found.why
             return LineError(why.code, line.number, why.param, why.message, found.custom_id)
-        custom_id, body, starts, ends = found
+        custom_id, body, starts, length = found
         model_id = check_body(body, self._url, self._model_id)
         if isinstance(model_id, Refusal):
             return LineError(model_id.code, line.number, model_id.param, model_id.message, custom_id)
-        length = ends - starts
-        if not text.isascii():
-            starts, rest = len(text[:starts].encode()), len(text[ends:].encode())
-            length = len(line.data) - starts - rest
         return RequestLine(
             line.number,
             custom_id,
@@ -116,7 +112,10 @@ class LineReader:
             return None
         if type(body) is not dict or text[ends:].strip(SPACE) != "}":
             return None
-        return head[1], body, starts, ends
+        custom_id, rest = head[1], len(text) - ends
+        if not custom_id.isascii():  # Beside the body, nothing else here can be.
+            starts += len(custom_id.encode()) - len(custom_id)
+        return custom_id, body, starts, len(source) - starts - rest
 
     def _any_order(self, text: str, source: bytes) -> _Found | _Refused:
         members = read_members(text)
@@ -126,7 +125,8 @@ class LineReader:
             custom_id = values.get("custom_id")
             return _Refused(refusal, None if _check_custom_id(custom_id, self._limits) else custom_id)
         span = next(member for member in members.each if member.key == "body")
-        return values["custom_id"], values["body"], span.starts, span.ends
+        starts = len(text[: span.starts].encode())
+        return values["custom_id"], values["body"], starts, len(text[span.starts : span.ends].encode())
 
 
 def _usual_head(url: str, most: int) -> re.Pattern[str]:

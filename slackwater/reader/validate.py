@@ -65,10 +65,10 @@ class FileValidator:
             if (self.total == 1 or self.total > most) and (refusal := self._check_file(line)):
                 return self._refuse_file(refusal)
             found = read(line) if type(line) is Line else self._too_long(line.number)
-            if found.custom_id is not None:
-                first = line_of.setdefault(_key(found.custom_id), line.number)
-                if first != line.number:
-                    found = _duplicate(line.number, first, found.custom_id)
+            if (custom_id := found.custom_id) is not None:
+                key = custom_id if len(custom_id) <= _SHORT else _hashed(custom_id)
+                if (first := line_of.setdefault(key, line.number)) != line.number:
+                    found = _duplicate(line.number, first, custom_id)
             if isinstance(found, LineError):
                 self._refuse(found)
             else:
@@ -96,9 +96,9 @@ class FileValidator:
             self._on_error(error)
 
 
-def _key(custom_id: str) -> str | bytes:
-    """What stands for a custom_id in memory: itself when short, otherwise a hash of 16 bytes."""
-    return custom_id if len(custom_id) <= _SHORT else blake2b(custom_id.encode(), digest_size=16).digest()
+def _hashed(custom_id: str) -> bytes:
+    """What stands for a long custom_id in memory."""
+    return blake2b(custom_id.encode(), digest_size=16).digest()
 
 
 def _duplicate(number: int, first: int, custom_id: str) -> LineError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.duties.plan import SYNC_EVERY
 from slackwater.lifecycle import BatchState
 from tests.scenario import MODEL, Scenario, chat_line
 
@@ -105,6 +106,28 @@ def test_a_body_longer_than_a_chunk_is_whole(scenario: Scenario) -> None:
     batch_id = scenario.batch([chat_line("a"), long, chat_line("b")])
 
     assert json.loads(body_of(scenario, batch_id, 2)) == json.loads(long)["body"]
+
+
+@pytest.mark.parametrize("lines", [1, SYNC_EVERY - 1, SYNC_EVERY, SYNC_EVERY + 1, 2 * SYNC_EVERY + 1])
+def test_any_number_of_chunks_is_read_whole(lines: int, scenario: Scenario) -> None:
+    data = [chat_line(f"r{n:02}") for n in range(lines)]
+
+    batch_id = scenario.batch(data, chunk=len(data[0]) + 1)
+
+    assert scenario.one("SELECT max(chunk) + 1 FROM request WHERE batch_id = %s", batch_id) == lines
+    assert [json.loads(body_of(scenario, batch_id, n)) for n in range(lines)] == [
+        json.loads(line)["body"] for line in data
+    ]
+
+
+def test_a_file_refused_at_its_start_leaves_the_connection_to_the_next(scenario: Scenario) -> None:
+    array = scenario.batch(b"[\n" + b"1,\n" * 1_000, chunk=64, plan_now=False)
+    good = scenario.batch([chat_line("a")], plan_now=False)
+
+    scenario.plan()
+
+    assert [e["code"] for e in errors(scenario, array)] == ["invalid_json_line"]
+    assert [custom_id for _, custom_id, _ in requests(scenario, good)] == ["a"]
 
 
 def test_a_duplicate_names_both_lines(scenario: Scenario) -> None:

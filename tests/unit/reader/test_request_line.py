@@ -105,6 +105,26 @@ def test_the_short_way_and_the_long_way_agree(members: dict[str, Any], tail: str
     assert isinstance(read((usual + tail).encode("utf-8", "replace")), LineError) or not tail.strip(" \t\r\n")
 
 
+@given(
+    custom_id=st.text(min_size=1, max_size=9).filter(lambda text: "\0" not in text and not text.isspace()),
+    extra=VALUES,
+    ascii_only=st.booleans(),
+    indents=st.sampled_from([(",", ":"), (" , ", " :\t")]),
+    tail=st.sampled_from(["", " ", "\t "]),
+)
+def test_both_ways_find_the_same_body(
+    custom_id: str, extra: Any, ascii_only: bool, indents: tuple[str, str], tail: str
+) -> None:
+    members = envelope(custom_id=custom_id, body=body(user="日本", extra=extra))
+    written = json.dumps(members["body"], ensure_ascii=ascii_only, separators=indents).encode()
+
+    for ordered in (members, dict(reversed(members.items()))):
+        line = json.dumps(ordered, ensure_ascii=ascii_only, separators=indents).encode() + tail.encode()
+        found = request(line)
+        assert found.custom_id == custom_id
+        assert line[found.body_start :][: found.body_length] == written
+
+
 @given(data=st.binary() | st.text('{}[]",:\\ud8bodymethurlPOST/v1').map(str.encode))
 def test_reading_never_raises(data: bytes) -> None:
     assert isinstance(read(data), LineError)
@@ -182,6 +202,10 @@ def test_the_body_is_an_object(value: object) -> None:
         ({"stream": 1}, "invalid_type", "body.stream", None),
         ({"max_completion_tokens": 0}, "invalid_value", "body.max_completion_tokens", None),
         ({"max_tokens": 16.0}, "invalid_type", "body.max_tokens", None),
+        ({"max_tokens": True}, "invalid_type", "body.max_tokens", None),
+        ({"max_tokens": 0}, "invalid_value", "body.max_tokens", None),
+        ({"max_tokens": -1, "max_completion_tokens": 1}, "invalid_value", "body.max_tokens", None),
+        ({"max_tokens": 2, "max_completion_tokens": 1}, "invalid_value", "body.max_completion_tokens", None),
     ],
 )
 def test_a_body_is_refused_by_name(members: dict[str, Any], code: str, param: str, message: str | None) -> None:

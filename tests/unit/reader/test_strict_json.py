@@ -105,6 +105,21 @@ def test_odd_but_valid_texts_pass(data: bytes) -> None:
     assert parse(data) == json.loads(data)
 
 
+@given(
+    pieces=st.lists(
+        st.sampled_from([r"\ud83d", r"\uDE00", r"\uDbff", r"\udC00", r"\u0041", r"\\", r"\n", "ud800", "\ud7ff", "é"])
+    )
+)
+def test_half_of_a_surrogate_pair_is_refused_and_nothing_else(pieces: list[str]) -> None:
+    data = f'{{"{"".join(pieces)}":"{"".join(reversed(pieces))}"}}'.encode()
+    value = json.loads(data)
+
+    if any("\ud800" <= character <= "\udfff" for text in [*value, *value.values()] for character in text):
+        assert refusal(data).code == "invalid_unicode"
+    else:
+        assert parse(data) == value
+
+
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
 @pytest.mark.parametrize("depth", [101, 1_000, 200_000])
 def test_nesting_beyond_the_limit_is_too_deep(opening: bytes, depth: int) -> None:
