@@ -109,6 +109,8 @@ def _new(asked: CreateBatch, input_file_id: str) -> NewBatch:
         on_invalid=asked.on_invalid,
         metadata=asked.metadata,
         output_expires_after_seconds=None if expiry is None else expiry.seconds,
+        output_order=asked.output_order,
+        webhook_metadata=asked.webhook_metadata,
     )
 
 
