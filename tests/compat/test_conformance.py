@@ -11,6 +11,7 @@ import pytest
 
 from slackwater.conformance import checks, registry
 from tests.compat.conftest import Running
+from tests.compat.plain import plain
 from tests.processes import environment, run
 
 assert checks
@@ -31,6 +32,34 @@ def test_this_server_passes_every_check(running: Running) -> None:
     assert failed == [], running.cluster.logs()
     assert (code, report["failed"]) == (0, 0)
     assert report["passed"] == report["total"] == len(registry.CHECKS)
+
+
+# What OpenAI has as well, or what shows in how it refuses.
+OPENAIS_TOO = {"ext.other_endpoints"}
+STRICT_TOO = OPENAIS_TOO | {"ext.unknown_member_is_refused"}
+
+
+def test_a_server_with_nothing_of_ours_fails_nothing(running: Running) -> None:
+    with plain(running.url, strict=True) as url:
+        code, out = _conformance(url, running.key, "--ext", "--json")
+
+    report = json.loads(out)
+    by_verdict = {one["name"]: one["verdict"] for one in report["checks"]}
+    extensions = {name for name in by_verdict if name.startswith(registry.EXTENSIONS)}
+    assert [f"{one['name']}: {one['answered']}" for one in report["checks"] if one["verdict"] == "failed"] == []
+    assert {name for name in extensions if by_verdict[name] == "not_offered"} == extensions - STRICT_TOO
+    assert (code, report["not_offered"]) == (0, len(extensions - STRICT_TOO))
+    assert {by_verdict[name] for name in by_verdict.keys() - extensions} == {"passed"}
+
+
+def test_a_server_that_drops_what_it_does_not_know_offers_nothing(running: Running) -> None:
+    with plain(running.url, strict=False) as url:
+        code, out = _conformance(url, running.key, "--ext", "--only", registry.EXTENSIONS)
+
+    told = [line for line in out.splitlines() if not line.startswith("none  ")]
+    assert told[:-1] == [f"pass  {name}" for name in sorted(OPENAIS_TOO)]
+    assert told[-1].endswith(f"0 failed, {len(out.splitlines()) - 2} not offered")
+    assert code == 0
 
 
 class _Nothing(BaseHTTPRequestHandler):
