@@ -56,7 +56,9 @@ SELECT line, body FROM (
       JOIN result r ON r.tenant_id = :tenant_id AND r.batch_id = :batch_id AND r.line = o.line) page
  WHERE so_far - length < {PAGE_BYTES} ORDER BY n
 """)
-ORDER = text("SELECT output_order FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id")
+BATCH = text(
+    "SELECT output_order, counts IS NOT NULL AS is_final FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id"
+)
 # The order of completion is that of the transactions which stored the lines; lines of one transaction stand in input order.
 _COMPLETED = """
 SELECT line FROM result WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND outcome {outcome} ORDER BY at, line
@@ -113,11 +115,18 @@ async def named(
 
 
 async def whole(database: Database, tenant_id: int, batch_id: int, side: Side) -> AsyncIterator[bytes]:
-    """Everything that is stored of a side by now."""
+    """Everything that is stored of a side by now.
+
+    Raises:
+        EOFError: the batch is final, and its results are being purged.
+    """
     where = {"tenant_id": tenant_id, "batch_id": batch_id}
     async with database.tenant(tenant_id) as connection:
-        is_ordered = (await connection.execute(ORDER, where)).scalar_one() == "completion"
+        batch = (await connection.execute(BATCH, where)).one()
+        is_ordered = batch.output_order == "completion"
         ordered = (await connection.execute(COMPLETED[side], where)).scalars().all() if is_ordered else ()
+    if batch.is_final and await index_of(database, tenant_id, batch_id, side) is None:
+        raise EOFError("the results are gone")
     pages = named(database, tenant_id, batch_id, ordered) if is_ordered else lines(database, tenant_id, batch_id, side)
     async for page in pages:
         yield b"".join(page)

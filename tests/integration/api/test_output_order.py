@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from scheduler.duties import finalise
+from scheduler.duties import finalise, purge
+from slackwater.lifecycle import Side
 from slackwater.settings import Settings
+from slackwater.storage import outputs
+from slackwater.storage.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.rows import Worker, row_of, run, store
 from tests.integration.api.test_batches import BODY, a_file
@@ -113,6 +116,27 @@ def test_a_file_whose_lines_vanish_breaks_off(api: Api, worker: Worker) -> None:
 
     with pytest.raises(Exception, match=r"peer closed|incomplete|Server disconnected"):
         content(api, output_id)
+
+
+@pytest.mark.parametrize("order", ["input", "completion"])
+async def test_a_purge_takes_the_order_with_the_lines(api: Api, worker: Worker, order: str) -> None:
+    made = a_batch(api, output_order=order)
+    stored(worker, made["id"], 10, seed=8)
+    finalise.step(worker, Settings())
+    with psycopg.connect(api.dsn, autocommit=True) as owner:
+        owner.execute("UPDATE batch SET completed_at = now() - interval '1 hour'")
+        owner.execute("UPDATE file SET expires_at = now() - interval '1 second' WHERE batch_id IS NOT NULL")
+
+    assert purge.step(worker, Settings()) == 1
+
+    left = "SELECT (SELECT count(*) FROM output_index), (SELECT count(*) FROM result)"
+    assert worker.execute(left).fetchone() == (0, 0)
+    batch, database = row_of(worker, made["id"]), Database(api.dsn, pool_size=1)
+    try:
+        with pytest.raises(EOFError):  # A reader who found the file a moment before.
+            [piece async for piece in outputs.whole(database, batch.tenant_id, batch.id, Side.OUTPUT)]
+    finally:
+        await database.close()
 
 
 def test_long_lines_come_whole(api: Api, worker: Worker) -> None:
