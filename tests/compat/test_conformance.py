@@ -17,7 +17,7 @@ from tests.processes import environment, run
 assert checks
 
 
-def _conformance(url: str, key: str, *arguments: str) -> tuple[int, str]:
+def conformance(url: str, key: str, *arguments: str) -> tuple[int, str]:
     command = ("conformance", "--base-url", url, "--model", "tiny-chat", *arguments)
     done = run(*command, env=environment(SLACKWATER_API_KEY=key), seconds=300)
     assert not done.stderr, done.stderr
@@ -25,7 +25,7 @@ def _conformance(url: str, key: str, *arguments: str) -> tuple[int, str]:
 
 
 def test_this_server_passes_every_check(running: Running) -> None:
-    code, out = _conformance(f"{running.url}/v1", running.key, "--ext", "--json")
+    code, out = conformance(f"{running.url}/v1", running.key, "--ext", "--json")
 
     report = json.loads(out)
     failed = [f"{one['name']}: {one['answered']}" for one in report["checks"] if not one["passed"]]
@@ -41,7 +41,7 @@ STRICT_TOO = OPENAIS_TOO | {"ext.unknown_member_is_refused"}
 
 def test_a_server_with_nothing_of_ours_fails_nothing(running: Running) -> None:
     with plain(running.url, strict=True) as url:
-        code, out = _conformance(url, running.key, "--ext", "--json")
+        code, out = conformance(url, running.key, "--ext", "--json")
 
     report = json.loads(out)
     by_verdict = {one["name"]: one["verdict"] for one in report["checks"]}
@@ -54,7 +54,7 @@ def test_a_server_with_nothing_of_ours_fails_nothing(running: Running) -> None:
 
 def test_a_server_that_drops_what_it_does_not_know_offers_nothing(running: Running) -> None:
     with plain(running.url, strict=False) as url:
-        code, out = _conformance(url, running.key, "--ext", "--only", registry.EXTENSIONS)
+        code, out = conformance(url, running.key, "--ext", "--only", registry.EXTENSIONS)
 
     told = [line for line in out.splitlines() if not line.startswith("none  ")]
     assert told[:-1] == [f"pass  {name}" for name in sorted(OPENAIS_TOO)]
@@ -91,7 +91,7 @@ def page_server() -> Iterator[str]:
 
 
 def test_a_server_that_is_none_fails_every_check(page_server: str) -> None:
-    code, out = _conformance(page_server, "sk-any", "--ext", "--json")
+    code, out = conformance(page_server, "sk-any", "--ext", "--json")
 
     report = json.loads(out)
     passed = [one["name"] for one in report["checks"] if one["passed"]]
@@ -100,7 +100,7 @@ def test_a_server_that_is_none_fails_every_check(page_server: str) -> None:
 
 
 def test_a_person_reads_what_was_expected_and_what_came(page_server: str) -> None:
-    code, out = _conformance(page_server, "", "--only", "models.list")
+    code, out = conformance(page_server, "", "--only", "models.list")
 
     assert code == 1
     assert "FAIL  models.list_holds_the_model  (WIRE 8)" in out

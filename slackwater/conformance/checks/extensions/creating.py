@@ -74,7 +74,8 @@ def webhook_of_a_batch(session: Session) -> None:
 @ext.check("webhook_metadata is kept, and refused beyond the limits of metadata")
 def webhook_metadata(session: Session) -> None:
     made = taken(session.create(input_file_id=NO_FILE, webhook_metadata=MARKS), "webhook_metadata")
-    equal("webhook_metadata", session.batch(made["id"])["webhook_metadata"], MARKS)
+    for shown in (made, session.batch(made["id"])):
+        equal("webhook_metadata", shown["webhook_metadata"], MARKS)
     many = {str(n): "v" for n in range(17)}
     refused(session.create(input_file_id=NO_FILE, webhook_metadata=many), 400, param="webhook_metadata")
 
