@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.gateway.directory import Upstream
 from api.gateway.figures import Figures, Live
+from api.gateway.whole_events import WholeEvents
 from slackwater.errors import Unavailable
 from slackwater.reader.splice import splice
 from slackwater.wire.errors import envelope
@@ -85,15 +86,24 @@ async def _answer(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitSta
 
 
 async def _relayed(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack) -> AsyncIterator[bytes]:
-    """The stream's pieces as they come. One that breaks ends with an error event: every client version understands that."""
+    """The stream's events as they come. One that breaks ends with an error event: every client version understands that.
+
+    Without it the OpenAI SDK takes a stream that ended early for a whole one (WIRE 2).
+    """
+    events, error = WholeEvents(), "ended early"
     async with stack:
         try:
             async for piece, _ in reply.content.iter_chunks():
                 if piece:
                     if b"data:" in piece or live.last_at is not None:
                         live.token()
-                    yield piece
-        except (aiohttp.ClientError, TimeoutError) as error:
-            log.warning("stream.broken", error=type(error).__name__)
+                    if whole := events.feed(piece):
+                        yield whole
+            if rest := events.finish():
+                yield rest
+        except (aiohttp.ClientError, TimeoutError) as broken:
+            error = type(broken).__name__
+        if not events.is_done:
+            log.warning("stream.broken", error=error)
             said = envelope("The model server broke the stream off.", "server_error", code="bad_upstream")
             yield f"data: {json.dumps(said)}\n\n".encode()

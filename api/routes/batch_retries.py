@@ -34,7 +34,8 @@ ROUTE: Final = "batches.retry"
 async def retry(batch_id: str, request: Request, caller: BatchesWriter, database: Store) -> Response:
     """Run what failed, expired or was cancelled once more, as a new batch whose `retry_of` names this one, which stays as it is.
 
-    Window, priority and metadata are those of this batch unless the body says otherwise; the window begins anew.
+    Window, priority and metadata are those of this batch unless the body says otherwise, as are its order of output and what
+    its events carry; the window begins anew. A `webhook` of the batch's own stays with it.
     """
     value = await read_optional_json(request)
     asked = checked(value, RetryBatch)
@@ -98,4 +99,6 @@ def _new(old: RowMapping, asked: RetryBatch, input_file_id: str) -> NewBatch:
         metadata=old["metadata"] if asked.metadata is None else asked.metadata,
         output_expires_after_seconds=old["output_expires_after_seconds"],
         retry_of=old["public_id"],
+        output_order=old["output_order"],
+        webhook_metadata=old["webhook_metadata"],
     )

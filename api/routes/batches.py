@@ -12,14 +12,14 @@ from api import idempotency
 from api.auth import BatchesReader, BatchesWriter, Store
 from api.batch_input import incoming, one_input
 from api.batch_lookup import cursor, known_id, shown
-from api.batch_webhook import attach
+from api.batch_webhook import attach, shown_again
 from api.bodies import checked, read_json
 from slackwater.lifecycle import BatchState
 from slackwater.settings import Settings
 from slackwater.storage import batch_changes, batch_view, batches
 from slackwater.storage.batch_view import Listing
-from slackwater.storage.batches import NewBatch
-from slackwater.storage.idempotency import earlier, remember
+from slackwater.storage.batches import Created, NewBatch
+from slackwater.storage.idempotency import Known, earlier, remember
 from slackwater.tenancy.keys import Principal
 from slackwater.wire.batch_request import ChangeBatch, CreateBatch, Status, metadata_of
 from slackwater.wire.pages import page
@@ -36,15 +36,17 @@ async def create(request: Request, caller: BatchesWriter, database: Store) -> Re
         one_input(asked)
         same = idempotency.create_of(request, caller, "batches", body.digest)
         async with database.tenant(caller.tenant_id) as connection:
-            before, extra = await earlier(connection, same), {}
+            before = await earlier(connection, same)
             if before is None:
                 file_id = await body.keep(connection) if body.is_inline else asked.input_file_id
                 new = _new(asked, file_id)
                 made = await batches.create(connection, caller.tenant_id, caller.project_id, caller.key_id, new)
-                extra = await _webhook(connection, request.app.state.settings, caller, made.batch_id, asked)
-            known = before or await remember(connection, same, made.public_id)
+                known = await remember(connection, same, made.public_id)
+            else:
+                made, known = None, before
             object_ = await shown(connection, caller.tenant_id, known.object_id)
-    return idempotency.CreateReply(object_ | extra, database, same, known, is_replay=before is not None)
+            object_ |= await _webhook(connection, request.app.state.settings, caller, made, known, asked)
+    return idempotency.CreateReply(object_, database, same, known, is_replay=before is not None)
 
 
 @router.get("")
@@ -107,12 +109,21 @@ def _new(asked: CreateBatch, input_file_id: str) -> NewBatch:
         on_invalid=asked.on_invalid,
         metadata=asked.metadata,
         output_expires_after_seconds=None if expiry is None else expiry.seconds,
+        output_order=asked.output_order,
+        webhook_metadata=asked.webhook_metadata,
     )
 
 
 async def _webhook(
-    connection: AsyncConnection, settings: Settings, caller: Principal, batch_id: int, asked: CreateBatch
+    connection: AsyncConnection,
+    settings: Settings,
+    caller: Principal,
+    made: Created | None,
+    known: Known,
+    asked: CreateBatch,
 ) -> dict[str, Any]:
     if asked.webhook is None:
         return {}
-    return {"webhook": await attach(connection, settings, caller, batch_id, asked.webhook.url)}
+    if made is None:
+        return {"webhook": await shown_again(connection, settings, caller, known)}
+    return {"webhook": await attach(connection, settings, caller, made.batch_id, asked.webhook.url)}

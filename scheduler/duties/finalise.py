@@ -17,7 +17,7 @@ from scheduler.queue import statements
 from slackwater import outbox
 from slackwater.lifecycle import BatchState, Side, may_become
 from slackwater.settings import Settings
-from slackwater.wire.batch import COUNT_COLUMNS, Counts, batch_object
+from slackwater.wire.batch import COUNT_COLUMNS, Counts, event_data
 
 EVERY: Final = 256
 DONE: Final = """
@@ -43,11 +43,12 @@ UPDATE batch SET state = %(state)s, counts = %(counts)s,
 """
 LINES: Final = """
 SELECT line, octet_length(body) FROM result
- WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s AND (outcome = 0) = %(is_output)s ORDER BY line
+ WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s AND (outcome = 0) = %(is_output)s ORDER BY {order}
 """
+ORDERS: Final = {"input": LINES.format(order="line"), "completion": LINES.format(order="at, line")}
 INDEX: Final = """
-INSERT INTO output_index (tenant_id, batch_id, side, bytes, lines, line, start)
-VALUES (%(tenant_id)s, %(id)s, %(side)s, %(bytes)s, %(lines)s, %(line)s, %(start)s)
+INSERT INTO output_index (tenant_id, batch_id, side, bytes, lines, line, start, ordered)
+VALUES (%(tenant_id)s, %(id)s, %(side)s, %(bytes)s, %(lines)s, %(line)s, %(start)s, %(ordered)s)
 """
 SET_BYTES: Final = """
 UPDATE file SET bytes = %(bytes)s, created_at = now(), is_complete = true,
@@ -98,29 +99,22 @@ def _sweep(connection: Connection[TupleRow], batch_id: int) -> None:
 
 
 def _freeze_side(connection: Connection[TupleRow], batch: dict[str, Any], side: Side) -> None:
-    line: list[int] = []
+    lines: list[int] = []
     start: list[int] = []
-    size = number = 0
+    size = 0
     with connection.cursor("lines", binary=True) as cursor:
         cursor.itersize = 5_000
-        cursor.execute(LINES, batch | {"is_output": side is Side.OUTPUT})
-        for number, (physical, length) in enumerate(cursor, start=1):
-            if number % EVERY == 1:
-                line.append(physical)
+        cursor.execute(ORDERS[batch["output_order"]], batch | {"is_output": side is Side.OUTPUT})
+        for line, length in cursor:
+            if len(lines) % EVERY == 0:
                 start.append(size)
+            lines.append(line)
             size += length
-    values = batch | {"side": side.value, "bytes": size, "lines": number, "line": line, "start": start}
-    connection.execute(INDEX, values)
-    connection.execute(SET_BYTES if number else DROP_EMPTY, values)
+    values = batch | {"side": side.value, "bytes": size, "lines": len(lines), "line": lines[::EVERY], "start": start}
+    connection.execute(INDEX, values | {"ordered": None if batch["output_order"] == "input" else lines})
+    connection.execute(SET_BYTES if lines else DROP_EMPTY, values)
 
 
 def _counts(connection: Connection[TupleRow], where: Mapping[str, Any]) -> Counts:
     query = f"SELECT {COUNT_COLUMNS} FROM progress WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s"
     return Counts.of(connection.cursor(row_factory=dict_row).execute(query.encode(), where).fetchone())
-
-
-def event_data(batch: Mapping[str, Any], state: BatchState, counts: Counts) -> dict[str, Any]:
-    """What a subscriber is told: the batch's id, end, counts, usage and files; never prompts or outputs."""
-    shown = batch_object(batch, counts)
-    names = ("id", "request_counts", "output_file_id", "error_file_id", "usage", "metadata")
-    return {name: shown[name] for name in names} | {"status": state.word}

@@ -16,6 +16,7 @@ from slackwater import outbox
 from slackwater.lifecycle import BatchState, Outcome
 from slackwater.reader.output_line import error_line
 from slackwater.reader.request_line import LineError, RequestLine
+from slackwater.wire.batch import Counts, event_data
 from slackwater.wire.lines import line_id
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def fail(connection: Connection[TupleRow], batch: dict[str, Any], errors: list[d
             return 1
         connection.execute(FAIL, batch | {"errors": json.dumps({"object": "list", "data": errors})})
         connection.execute("DELETE FROM file WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s", batch)
-        data = {"id": batch["public_id"], "status": BatchState.FAILED.word}
+        data = event_data(batch, BatchState.FAILED, Counts())
         outbox.publish(connection, batch["tenant_id"], batch["id"], "batch.failed", data)
     return 1
 

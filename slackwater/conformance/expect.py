@@ -9,10 +9,16 @@ from httpx2 import Response
 
 SHOWN: Final = 300
 RETRIED_BY_CLIENTS: Final = (408, 409, 429)
+NO_SUCH_ROUTE: Final = (404, 405, 501)
+REFUSED: Final = (400, 404, 422)
 
 
 class Mismatch(Exception):
     """The server answered something else; the text says what."""
+
+
+class NotOffered(Exception):
+    """The server does not have this extension of ours; the text says how that was seen."""
 
 
 def told(reply: Response) -> str:
@@ -39,6 +45,27 @@ def ok(reply: Response, status: int = 200) -> dict[str, Any]:
     """Demand this status and a JSON object; returns the object."""
     holds(reply.status_code == status, told(reply))
     return _object(reply)
+
+
+def offered(reply: Response, status: int = 200) -> Response:
+    """Demand this status of a route of ours; a server that has no such route does not offer it."""
+    if reply.status_code in NO_SUCH_ROUTE:
+        raise NotOffered(told(reply))
+    holds(reply.status_code == status, told(reply))
+    return reply
+
+
+def taken(reply: Response, *names: str, shown: bool = True) -> dict[str, Any]:
+    """Demand that a create with a member of ours made its object; a server that refuses it by one of its names, or drops it, does not offer it.
+
+    `shown`: the object repeats the member under the first of the names.
+    """
+    if reply.status_code in REFUSED and any(name in reply.text for name in names):
+        raise NotOffered(told(reply))
+    made = ok(reply)
+    if shown and names[0] not in made:
+        raise NotOffered(f"{names[0]} is ignored: {told(reply)}")
+    return made
 
 
 def members(value: dict[str, Any], wanted: Collection[str], what: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from httpx2 import Client, HTTPError, InvalidURL, Limits
 
-from slackwater.conformance.expect import Mismatch
+from slackwater.conformance.expect import Mismatch, NotOffered
 from slackwater.conformance.registry import Check
 from slackwater.conformance.session import Session, Shared
 
@@ -17,18 +18,34 @@ CONNECTIONS: Final = 32
 CALL_SECONDS: Final = 60.0
 
 
+class Verdict(StrEnum):
+    """What a check came to. Only an extension of ours can be not offered; that is no failure."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_OFFERED = "not_offered"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a check. `answered` is the mismatch, or the last reply of a check that passed."""
+    """What became of a check. `answered` is the mismatch, what showed that it is not offered, or the last reply of a check that passed."""
 
     name: str
     section: str
     expected: str
     answered: str
-    passed: bool
+    verdict: Verdict
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASSED
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict is Verdict.FAILED
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"passed": self.passed}
 
 
 def connect(base_url: str, api_key: str) -> Client:
@@ -50,15 +67,17 @@ def judge(check: Check, shared: Shared) -> Outcome:
     session = Session(shared)
     try:
         check.test(session)
+    except NotOffered as seen:
+        return _outcome(check, str(seen), Verdict.NOT_OFFERED if check.is_extension else Verdict.FAILED)
     except Mismatch as mismatch:
-        return _outcome(check, str(mismatch), passed=False)
+        return _outcome(check, str(mismatch), Verdict.FAILED)
     except (HTTPError, InvalidURL) as error:
-        return _outcome(check, f"{type(error).__name__}: {error}", passed=False)
+        return _outcome(check, f"{type(error).__name__}: {error}", Verdict.FAILED)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         last = session.answered[-1] if session.answered else "nothing"
-        return _outcome(check, f"{type(error).__name__} ({error}) in {last}", passed=False)
-    return _outcome(check, session.answered[-1] if session.answered else "nothing", passed=True)
+        return _outcome(check, f"{type(error).__name__} ({error}) in {last}", Verdict.FAILED)
+    return _outcome(check, session.answered[-1] if session.answered else "nothing", Verdict.PASSED)
 
 
-def _outcome(check: Check, answered: str, *, passed: bool) -> Outcome:
-    return Outcome(check.name, check.section, check.expected, answered, passed)
+def _outcome(check: Check, answered: str, verdict: Verdict) -> Outcome:
+    return Outcome(check.name, check.section, check.expected, answered, verdict)

@@ -132,6 +132,10 @@ class Session:
         """A file of good lines."""
         return jsonl(self.line(f"r{n}") for n in range(count))
 
+    def many(self) -> str:
+        """The id of a file of 4,000 good lines, the same for all checks."""
+        return str(self.shared.once("many", lambda: self.file_of(self.lines(MANY))))
+
     def completed(self) -> dict[str, Any]:
         """A completed batch of five lines, the same for all checks. Never change it."""
         return dict(self.shared.once("completed", self._completed))

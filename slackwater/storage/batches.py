@@ -26,12 +26,15 @@ SELECT id FROM file
 """)
 INSERT = text("""
 INSERT INTO batch (tenant_id, public_id, project_id, api_key_id, endpoint, input_file_id, file_id, output_file_id, error_file_id,
-                   completion_window, expires_at, priority, on_invalid, output_expires_after_seconds, metadata, retry_of)
+                   completion_window, expires_at, priority, on_invalid, output_expires_after_seconds, metadata, retry_of,
+                   output_order, webhook_metadata)
 VALUES (:tenant_id, :public_id, :project_id, :api_key_id, :endpoint, :input_file_id, :file_id, :output_file_id, :error_file_id,
         :completion_window, now() + CAST(:window AS interval), :priority, :on_invalid, :output_expires_after_seconds, :metadata,
-        :retry_of)
+        :retry_of, :output_order, :webhook_metadata)
 RETURNING id
-""").bindparams(bindparam("metadata", type_=JSON(none_as_null=True)))
+""").bindparams(
+    bindparam("metadata", type_=JSON(none_as_null=True)), bindparam("webhook_metadata", type_=JSON(none_as_null=True))
+)
 INSERT_FILE = text("""
 INSERT INTO file (tenant_id, project_id, public_id, filename, purpose, is_complete, batch_id, side)
 VALUES (:tenant_id, :project_id, :public_id, :filename, :purpose, true, :batch_id, :side)
@@ -58,6 +61,8 @@ class NewBatch:
     metadata: Mapping[str, str] | None = None
     output_expires_after_seconds: int | None = None
     retry_of: str | None = None
+    output_order: str = "input"
+    webhook_metadata: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ def _values(tenant_id: int, project_id: int, api_key_id: int | None, new: NewBat
         "metadata": None if new.metadata is None else dict(new.metadata),
         "output_expires_after_seconds": new.output_expires_after_seconds,
         "retry_of": new.retry_of,
+        "output_order": new.output_order,
+        "webhook_metadata": None if new.webhook_metadata is None else dict(new.webhook_metadata),
     }
 
 

@@ -17,11 +17,11 @@ RESEND_MINUTES: Final = 10
 # Guarantees: creates that may be the same one come one after the other, each until the end of its transaction.
 ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended(:what, 0))")
 BY_KEY = text("""
-SELECT id, object_id, hash FROM idempotency WHERE tenant_id = :tenant_id AND route = :route AND key = :key
+SELECT id, object_id, api_key_id, hash FROM idempotency WHERE tenant_id = :tenant_id AND route = :route AND key = :key
 """)
 # The one whose reply was not written. Without a key the newest is meant: the others were given up by their clients.
 UNREPLIED = text(f"""
-SELECT id, object_id, hash FROM idempotency
+SELECT id, object_id, api_key_id, hash FROM idempotency
  WHERE tenant_id = :tenant_id AND route = :route AND api_key_id = :api_key_id AND hash = :hash
    AND key IS NULL AND replied_at IS NULL AND created_at > now() - interval '{RESEND_MINUTES} minutes'
  ORDER BY id DESC LIMIT 1
@@ -57,10 +57,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A create that is written down: its row, and the public id of what it made."""
+    """A create that is written down: its row, the public id of what it made, and the API key that made it."""
 
     id: int
     object_id: str
+    api_key_id: int
 
 
 def hash_of(value: Any) -> bytes:
@@ -83,13 +84,13 @@ async def earlier(connection: AsyncConnection, create: Create) -> Known | None:
         return None
     if found.hash != create.hash:
         raise Conflict("This Idempotency-Key was used for a different request.", code="idempotency_key_reused")
-    return Known(found.id, found.object_id)
+    return Known(found.id, found.object_id, found.api_key_id)
 
 
 async def remember(connection: AsyncConnection, create: Create, object_id: str) -> Known:
     """Write a create down, in the transaction that makes its object."""
     row = await connection.execute(REMEMBER, _values(create) | {"object_id": object_id})
-    return Known(row.scalar_one(), object_id)
+    return Known(row.scalar_one(), object_id, create.api_key_id)
 
 
 async def replied(database: Database, tenant_id: int, known: Known) -> None:

@@ -1,4 +1,4 @@
-"""The output and error file of a batch: the stored lines of one side in input order, read in keyset pages."""
+"""The output and error file of a batch: the stored lines of one side, in input order or that of completion, read in pages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ PAGE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What was frozen of a side: its size, and line number and byte offset of every 256th stored line, the first included."""
+    """What was frozen of a side: its size, and line number and byte offset of every 256th line of the file, the first included.
+
+    `ordered` are all its line numbers where they do not stand in input order.
+    """
 
     bytes: int
     line: Sequence[int]
     start: Sequence[int]
+    ordered: Sequence[int] | None = None
 
     def before(self, offset: int) -> tuple[int, int]:
         """The nearest known line at or before `offset`, and the byte at which it starts."""
@@ -44,8 +48,27 @@ PAGES = {
     Side.OUTPUT: text(_PAGE.format(outcome="= 0", lines=PAGE_LINES, bytes=PAGE_BYTES)),
     Side.ERROR: text(_PAGE.format(outcome="> 0", lines=PAGE_LINES, bytes=PAGE_BYTES)),
 }
+# The same for lines that are named, in the order in which they are.
+NAMED = text(f"""
+SELECT line, body FROM (
+    SELECT o.n, r.line, r.body, octet_length(r.body) AS length, sum(octet_length(r.body)) OVER (ORDER BY o.n) AS so_far
+      FROM unnest(CAST(:lines AS integer[])) WITH ORDINALITY o (line, n)
+      JOIN result r ON r.tenant_id = :tenant_id AND r.batch_id = :batch_id AND r.line = o.line) page
+ WHERE so_far - length < {PAGE_BYTES} ORDER BY n
+""")
+BATCH = text(
+    "SELECT output_order, counts IS NOT NULL AS is_final FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id"
+)
+# The order of completion is that of the transactions which stored the lines; lines of one transaction stand in input order.
+_COMPLETED = """
+SELECT line FROM result WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND outcome {outcome} ORDER BY at, line
+"""
+COMPLETED = {
+    Side.OUTPUT: text(_COMPLETED.format(outcome="= 0")),
+    Side.ERROR: text(_COMPLETED.format(outcome="> 0")),
+}
 INDEX = text("""
-SELECT bytes, line, start FROM output_index WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND side = :side
+SELECT bytes, line, start, ordered FROM output_index WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND side = :side
 """)
 
 
@@ -54,7 +77,7 @@ async def index_of(database: Database, tenant_id: int, batch_id: int, side: Side
     values = {"tenant_id": tenant_id, "batch_id": batch_id, "side": int(side)}
     async with database.tenant(tenant_id) as connection:
         row = (await connection.execute(INDEX, values)).first()
-    return None if row is None else Index(row.bytes, row.line, row.start)
+    return None if row is None else Index(row.bytes, row.line, row.start, row.ordered)
 
 
 async def lines(
@@ -71,9 +94,41 @@ async def lines(
         values["line"] = rows[-1].line + 1
 
 
+async def named(
+    database: Database, tenant_id: int, batch_id: int, ordered: Sequence[int]
+) -> AsyncIterator[list[bytes]]:
+    """These stored lines in this order, in pages, each in its own transaction.
+
+    Raises:
+        EOFError: the results were purged meanwhile.
+    """
+    at = 0
+    while at < len(ordered):
+        wanted = list(ordered[at : at + PAGE_LINES])
+        async with database.tenant(tenant_id) as connection:
+            values = {"tenant_id": tenant_id, "batch_id": batch_id, "lines": wanted}
+            rows = (await connection.execute(NAMED, values)).all()
+        if not rows or [row.line for row in rows] != wanted[: len(rows)]:
+            raise EOFError("a line is gone")
+        yield [row.body for row in rows]
+        at += len(rows)
+
+
 async def whole(database: Database, tenant_id: int, batch_id: int, side: Side) -> AsyncIterator[bytes]:
-    """Everything that is stored of a side by now."""
-    async for page in lines(database, tenant_id, batch_id, side):
+    """Everything that is stored of a side by now.
+
+    Raises:
+        EOFError: the batch is final, and its results are being purged.
+    """
+    where = {"tenant_id": tenant_id, "batch_id": batch_id}
+    async with database.tenant(tenant_id) as connection:
+        batch = (await connection.execute(BATCH, where)).one()
+        is_ordered = batch.output_order == "completion"
+        ordered = (await connection.execute(COMPLETED[side], where)).scalars().all() if is_ordered else ()
+    if batch.is_final and await index_of(database, tenant_id, batch_id, side) is None:
+        raise EOFError("the results are gone")
+    pages = named(database, tenant_id, batch_id, ordered) if is_ordered else lines(database, tenant_id, batch_id, side)
+    async for page in pages:
         yield b"".join(page)
 
 
@@ -86,7 +141,11 @@ async def part(
         EOFError: the results were purged meanwhile.
     """
     line, at = index.before(span.start)
-    async for page in lines(database, tenant_id, batch_id, side, line):
+    if index.ordered:
+        pages = named(database, tenant_id, batch_id, index.ordered[index.ordered.index(line) :])
+    else:
+        pages = lines(database, tenant_id, batch_id, side, line)
+    async for page in pages:
         data = b"".join(page)
         piece = data[max(0, span.start - at) : max(0, span.stop - at)]
         at += len(data)

@@ -10,6 +10,7 @@ from typing import Any
 from slackwater.lifecycle import BatchState
 from slackwater.pricing import dollars
 
+EVENT_MEMBERS = ("id", "request_counts", "output_file_id", "error_file_id", "usage", "metadata", "webhook_metadata")
 STAMPS = (
     "in_progress_at",
     "finalizing_at",
@@ -119,7 +120,15 @@ def batch_object(
         "metadata": row["metadata"],
         "priority": row["priority"],
         "on_invalid": row["on_invalid"],
+        "output_order": row["output_order"],
+        "webhook_metadata": row["webhook_metadata"],
         "retry_of": row["retry_of"],
         "cost": {"currency": "USD", "total": dollars(counts.cost_picodollars)},
         **(waiting or {"waiting_reason": None, "place_in_line": None, "estimated_completion_at": None}),
     }
+
+
+def event_data(row: Mapping[str, Any], state: BatchState, counts: Counts) -> dict[str, Any]:
+    """What a subscriber is told of a batch that ended as `state`: its id, counts, usage and files; never prompts or outputs."""
+    shown = batch_object(row, counts)
+    return {name: shown[name] for name in EVENT_MEMBERS} | {"status": state.word}

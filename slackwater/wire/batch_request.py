@@ -98,7 +98,7 @@ class ValidateBatch(BatchInput):
 
 
 class CreateBatch(BatchInput):
-    """The body of `POST /v1/batches`; `requests`, `priority`, `on_invalid` and `webhook` are ours."""
+    """The body of `POST /v1/batches`; `requests` and what follows `output_expires_after` are ours."""
 
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None
@@ -106,6 +106,8 @@ class CreateBatch(BatchInput):
     priority: int = Field(0, ge=-100, le=100)
     on_invalid: Literal["fail", "skip"] = "fail"
     webhook: BatchWebhook | None = None
+    webhook_metadata: Metadata | None = None
+    output_order: Literal["input", "completion"] = "input"
 
     @property
     def window(self) -> timedelta:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.acceptance.cluster import Cluster
+from tests.compat.streams import streams
 from tests.scenario import MODEL
 
 PARTS = ("api-1", "duties-1", "worker-1", "dispatch-1")
@@ -26,6 +27,11 @@ class Running:
     def url(self) -> str:
         return self.cluster.urls["api-1"]
 
+    def tenant(self, name: str) -> str:
+        """The key of a new tenant."""
+        self.cluster.scenario(models=(), name=name).close()
+        return self.cluster.key(name)
+
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[Running]:
@@ -37,7 +43,8 @@ def running() -> Iterator[Running]:
         cluster.scenario(models=(), name="beta").close()
         for part in PARTS:
             cluster.start(part)
-        yield Running(cluster, cluster.key(), cluster.key("beta"))
+        with streams(cluster.dsn):
+            yield Running(cluster, cluster.key(), cluster.key("beta"))
         cluster.stop()
     finally:
         cluster.remove()

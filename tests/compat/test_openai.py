@@ -33,7 +33,11 @@ PARTS = (
     "cancelling_a_completed_one_is_one_call",
     "every_fault_of_a_file_is_told",
     "a_refused_call_says_where",
+    "a_refused_query_says_where",
+    "background_responses_are_refused_clearly",
     "big_files_go_in_parts",
+    "an_error_inside_of_a_stream_raises",
+    "an_error_inside_of_a_stream_raises_where_it_is_awaited",
 )
 LATE_SECONDS = 360
 
@@ -64,8 +68,9 @@ def outcomes_of(process: subprocess.Popen[str], version: str) -> Outcomes:
 
 @pytest.fixture(scope="session")
 def begun(running: Running) -> dict[str, subprocess.Popen[str]]:
-    """All versions at once, each with every part that needs no fault, in one process."""
-    return {version: begin(version, running.url, running, *PARTS) for version in VERSIONS}
+    """All versions at once, each with every part that needs no fault, in one process, and as a tenant of its own."""
+    own = {version: running.tenant(f"openai-{version}") for version in VERSIONS}
+    return {version: begin(version, running.url, running, *PARTS, API_KEY=own[version]) for version in VERSIONS}
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from slackwater.wire.batch_events import Seen, is_over, news, steps
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 NONE: dict[str, Any] = {
     "public_id": "batch_1", "endpoint": "", "errors": None, "input_file_id": "", "completion_window": "24h", "on_invalid": "fail",
-    "retry_of": None, "priority": 0, "output_file_id": "file-1", "error_file_id": "file-2", "total": 10, "metadata": None,
+    "retry_of": None, "output_order": "input", "webhook_metadata": None, "priority": 0,
+    "output_file_id": "file-1", "error_file_id": "file-2", "total": 10, "metadata": None,
     "created_at": BEGAN, "expires_at": BEGAN,
 }  # fmt: skip
 

@@ -1,10 +1,10 @@
-"""The bytes of files: exact, streamed, and by ranges."""
+"""The bytes of files: exact, and the same each time."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from slackwater.conformance.expect import equal, error_of, holds, ok, refused, told
+from slackwater.conformance.expect import equal, holds, ok, refused, told
 from slackwater.conformance.registry import Group
 from slackwater.conformance.session import NO_FILE, Session
 
@@ -28,37 +28,6 @@ def keeps_any_bytes(session: Session) -> None:
 @content.check("404 with the envelope for an unknown id", section="1.2")
 def unknown_is_404(session: Session) -> None:
     refused(session.content(NO_FILE), 404)
-
-
-@content.check("206 with Content-Range for bytes=2-5")
-def serves_a_range(session: Session) -> None:
-    reply = session.content(session.file_of(DATA), range="bytes=2-5")
-    equal("status", reply.status_code, 206)
-    equal("content-range", reply.headers.get("content-range"), f"bytes 2-5/{len(DATA)}")
-    equal("the part", reply.content, DATA[2:6])
-
-
-@content.check("206 for a suffix, bytes=-4")
-def serves_a_suffix(session: Session) -> None:
-    reply = session.content(session.file_of(DATA), range="bytes=-4")
-    equal("status", reply.status_code, 206)
-    equal("the part", reply.content, DATA[-4:])
-
-
-@content.check("416 with Content-Range bytes */size for a range beyond the end")
-def refuses_a_range_beyond_the_end(session: Session) -> None:
-    reply = session.content(session.file_of(DATA), range=f"bytes={len(DATA)}-")
-    equal("status", reply.status_code, 416)
-    error_of(reply)
-    equal("content-range", reply.headers.get("content-range"), f"bytes */{len(DATA)}")
-
-
-@content.check("a range of an output file, once the batch is final")
-def serves_a_range_of_an_output(session: Session) -> None:
-    file_id = session.completed()["output_file_id"]
-    whole, part = session.content(file_id).content, session.content(file_id, range="bytes=10-19")
-    equal("status", part.status_code, 206)
-    equal("the part", part.content, whole[10:20])
 
 
 @content.check("the bytes of an output file never change once the batch is final")

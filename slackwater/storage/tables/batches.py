@@ -101,6 +101,8 @@ batch = Table(
     document("errors"),
     document("counts"),
     words("retry_of", nullable=True),
+    words("output_order", server_default=text("'input'::text")),
+    document("webhook_metadata"),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "public_id"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
@@ -166,6 +168,7 @@ output_index = Table(
     integer("lines"),
     Column("line", ARRAY(Integer), nullable=False),
     Column("start", ARRAY(BigInteger), nullable=False),
+    Column("ordered", ARRAY(Integer), nullable=True),
     PrimaryKeyConstraint("tenant_id", "batch_id", "side"),
 )
 

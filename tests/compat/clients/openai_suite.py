@@ -6,6 +6,7 @@ object: for each name null, or what went wrong.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
 
 MODEL = os.environ["MODEL"]
 CHAT: Any = "/v1/chat/completions"
@@ -89,7 +90,7 @@ def every_way_to_upload() -> None:
             assert (made.filename, made.status, made.object) == (filename, "processed", "file"), made
         with (Path(name) / "from a path.jsonl").open("rb") as opened:
             made = api.files.create(
-                file=opened, purpose="batch", extra_body={"expires_after": {"anchor": "created_at", "seconds": 7200}}
+                file=opened, purpose="batch", expires_after={"anchor": "created_at", "seconds": 7200}
             )
         assert made.expires_at == made.created_at + 7200, made
         assert api.files.wait_for_processing(made.id, max_wait_seconds=5).id == made.id
@@ -170,6 +171,8 @@ def _without(name: str) -> dict[str, Any]:
     return {key: value for key, value in line("b").items() if key != name}
 
 
+MOST_LINES = 50_000
+TOO_MANY = b"".join(jsonl(line("r%d"))[:-1].replace(b"%d", b"%d" % n) + b"\n" for n in range(MOST_LINES + 1))
 ROWS: tuple[tuple[bytes, str, int | None, str | None], ...] = (
     (b"not JSON\n", "invalid_json_line", 1, None),
     (jsonl(_without("custom_id")), "missing_required_parameter", 1, "custom_id"),
@@ -183,6 +186,7 @@ ROWS: tuple[tuple[bytes, str, int | None, str | None], ...] = (
     (jsonl(line("a", messages=None)), "invalid_request", 1, "body.messages"),
     (jsonl(line("a"), line("a")), "duplicate_custom_id", 2, "custom_id"),
     (b"", "empty_file", None, None),
+    (TOO_MANY, "too_many_requests_in_batch", MOST_LINES + 1, None),
 )
 
 
@@ -192,9 +196,11 @@ def every_fault_of_a_file_is_told() -> None:
         begun = []
         for data, *_ in ROWS:
             begun.append(create(api, api.files.create(file=("in.jsonl", data), purpose="batch").id).id)
-        begun.append(create(api, NEVER).id)
+        gone = api.files.create(file=("in.jsonl", jsonl(line("a"))), purpose="batch").id
+        api.files.delete(gone)
+        begun += [create(api, NEVER).id, create(api, gone).id]
         for batch_id, (code, at, param) in zip(
-            begun, [row[1:] for row in ROWS] + [("invalid_request", None, "file_id")]
+            begun, [row[1:] for row in ROWS] + [("invalid_request", None, "file_id")] * 2
         ):
             batch = finished(api, batch_id)
             assert batch.status == "failed", (code, batch)
@@ -228,6 +234,55 @@ def a_refused_call_says_where() -> None:
             except kind:
                 continue
             raise AssertionError(kind)
+
+
+@part
+def a_refused_query_says_where() -> None:
+    """What the framework refuses by itself looks like every other refusal: the query, the path, the method."""
+    with client() as api:
+        for act, param in (
+            (lambda: api.batches.list(limit=0), "limit"),
+            (lambda: api.batches.list(limit="many"), "limit"),  # type: ignore[arg-type]
+            (lambda: api.files.list(order="size"), "order"),  # type: ignore[arg-type]
+        ):
+            try:
+                act()
+            except openai.BadRequestError as error:
+                assert (error.param, error.type) == (param, "invalid_request_error"), error.body
+                assert error.code, error.body
+                assert "Invalid" in str(error), str(error)
+            else:
+                raise AssertionError(param)
+        for call, status in ((api.post, 404), (api.delete, 405)):
+            path = "/no/such/path" if status == 404 else "/batches"
+            del CALLS[:]
+            try:
+                call(path, cast_to=object)
+            except openai.APIStatusError as error:
+                assert (error.status_code, error.type) == (status, "invalid_request_error"), error.body
+                assert error.request_id
+                assert len(CALLS) == 1, CALLS
+            else:
+                raise AssertionError(path)
+
+
+@part
+def background_responses_are_refused_clearly() -> None:
+    """Not offered: nobody waits for a response that will not come, and nothing is sent three times."""
+    with client() as api:
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: api.responses.create(model=MODEL, input="hi", background=True),
+            lambda: api.responses.retrieve("resp_0"),
+        )
+        for act in calls:
+            del CALLS[:]
+            try:
+                act()
+            except openai.NotFoundError as error:
+                assert (error.type, bool(error.request_id)) == ("invalid_request_error", True), error.body
+                assert len(CALLS) == 1, CALLS
+            else:
+                raise AssertionError("it was taken")
 
 
 def _wrong_key() -> None:
@@ -284,6 +339,49 @@ def _lost_reply(headers: dict[str, str]) -> None:
         batch = reply.parse()
         made = [one.id for one in api.batches.list(limit=100) if one.metadata == mark]
         assert made == [batch.id], made
+
+
+HI: Any = [{"role": "user", "content": "hi"}]
+ENDS = (
+    ("stream-whole", None),
+    ("stream-torn-between-events", "bad_upstream"),
+    ("stream-torn-inside-of-an-event", "bad_upstream"),
+    ("stream-ending-early", "bad_upstream"),
+    ("stream-ending-inside-of-an-event", "bad_upstream"),
+    ("stream-with-an-error", "engine_died"),
+)
+
+
+@part
+def an_error_inside_of_a_stream_raises() -> None:
+    """The test registers models whose streams end so."""
+    with client() as api:
+        for model, code in ENDS:
+            said, raised = [], None
+            del CALLS[:]
+            try:
+                for chunk in api.chat.completions.create(model=model, messages=HI, stream=True):
+                    said.append(chunk.choices[0].delta.content)
+            except openai.APIError as error:
+                raised = error.code
+            assert (said, raised) == (["a", "b"], code), (model, said, raised)
+            assert len(CALLS) == 1, (model, CALLS)
+
+
+@part
+def an_error_inside_of_a_stream_raises_where_it_is_awaited() -> None:
+    async def run() -> None:
+        async with AsyncOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["API_KEY"]) as api:
+            for model, code in ENDS:
+                said, raised = [], None
+                try:
+                    async for chunk in await api.chat.completions.create(model=model, messages=HI, stream=True):
+                        said.append(chunk.choices[0].delta.content)
+                except openai.APIError as error:
+                    raised = error.code
+                assert (said, raised) == (["a", "b"], code), (model, said, raised)
+
+    asyncio.run(run())
 
 
 @part

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from slackwater.lifecycle import BatchState
+from slackwater.tenancy import keys
 from slackwater.wire.batch import Counts
 from tests.integration.api.conftest import MODEL, Api
 from tests.integration.api.rows import Worker, end, row_of, run, store
@@ -358,12 +359,36 @@ def test_a_webhook_of_its_own_is_made_with_the_batch(api: Api, worker: Worker) -
     again = api.http().post("/v1/batches", json=body, headers=headers).json()
 
     assert first["webhook"]["signing_secret"].startswith("whsec_")
-    assert again["id"] == first["id"]
-    assert "whsec_" not in json.dumps(again)
+    assert (again["id"], again["webhook"]) == (first["id"], first["webhook"])
+    assert "whsec_" not in api.http().get(f"/v1/batches/{first['id']}").text
     rows = worker.execute("SELECT public_id, batch_id, event_types, url FROM endpoint").fetchall()
     assert [row[:2] for row in rows] == [(first["webhook"]["id"], row_of(worker, first["id"]).id)]
     assert len(rows[0][2]) == 4
     assert b"SECRET-CANARY" not in rows[0][3]
+
+
+@pytest.mark.parametrize("grace_seconds", [0, 3600])
+def test_a_resend_does_not_bring_a_rotated_secret_back(api: Api, grace_seconds: int) -> None:
+    http, headers = api.http(), {"idempotency-key": "with-hook"}
+    body = BODY | {"webhook": {"url": "https://example.com/hook"}}
+    hook = http.post("/v1/batches", json=body, headers=headers).json()["webhook"]
+    path = f"/v1/webhook_endpoints/{hook['id']}"
+    assert http.post(f"{path}/rotate_secret", json={"grace_seconds": grace_seconds}).status_code == 200
+
+    again = http.post("/v1/batches", json=body, headers=headers).json()
+    assert again["webhook"] == {"id": hook["id"], "signing_secret": None}
+    http.delete(path)
+    assert http.post("/v1/batches", json=body, headers=headers).json()["webhook"] is None
+
+
+def test_another_key_of_the_tenant_does_not_get_the_secret(api: Api) -> None:
+    body, headers = BODY | {"webhook": {"url": "https://example.com/hook"}}, {"idempotency-key": "with-hook"}
+    first = api.http().post("/v1/batches", json=body, headers=headers).json()
+
+    other = api.admin(lambda connection: keys.create(connection, "alpha")).text
+    again = api.http(other).post("/v1/batches", json=body, headers=headers).json()
+
+    assert (again["id"], again["webhook"]) == (first["id"], {"id": first["webhook"]["id"], "signing_secret": None})
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com", "https://user@example.com/", "https://127.0.0.1/", ""])

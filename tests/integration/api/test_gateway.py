@@ -107,6 +107,40 @@ def test_a_broken_stream_raises_in_the_client(api: Api, upstream: Upstream) -> N
     assert caught.value.code == "bad_upstream"
 
 
+def test_half_an_event_is_dropped_before_the_error(api: Api, upstream: Upstream) -> None:
+    """Passed on, the half would be read as JSON and hide the error."""
+    from aiohttp import web
+
+    async def breaks(request: web.Request, _: bytes) -> Any:
+        reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await reply.prepare(request)
+        await reply.write(f"data: {CHUNK % 'a'}\n\ndata: {(CHUNK % 'b')[:40]}".encode())
+        assert request.transport is not None
+        request.transport.close()
+        return reply
+
+    register(api, "one", upstream.url)
+    upstream.handler = breaks
+    stream = api.client().chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
+    assert next(stream).choices[0].delta.content == "a"
+
+    with pytest.raises(openai.APIError) as caught:
+        next(stream)
+
+    assert caught.value.code == "bad_upstream"
+
+
+def test_a_stream_that_ends_without_its_mark_has_broken(api: Api, upstream: Upstream) -> None:
+    """A proxy before a dead engine may end it cleanly; the client would take what came for the whole answer."""
+    register(api, "one", upstream.url)
+    upstream.handler = streaming([CHUNK % "a"])
+
+    with pytest.raises(openai.APIError) as caught:
+        list(api.client().chat.completions.create(model=MODEL, messages=MESSAGES, stream=True))
+
+    assert caught.value.code == "bad_upstream"
+
+
 def test_a_client_that_leaves_aborts_the_request(api: Api, upstream: Upstream, worker: Connection[TupleRow]) -> None:
     register(api, "one", upstream.url)
     upstream.handler = streaming([CHUNK % "a", CHUNK % "b"], hold=threading.Event())

@@ -74,6 +74,18 @@ def test_a_resend_of_what_was_not_answered_is_the_same_create(api: Api, worker: 
     assert batches(worker) == 2
 
 
+def test_a_lost_secret_of_a_webhook_is_shown_to_the_resend(api: Api, worker: Worker) -> None:
+    body = BODY | {"webhook": {"url": "https://example.com/hook"}}
+    break_off(api.url, api.key, body, api.dsn)
+    until(lambda: batches(worker) == 1)
+
+    again = api.http().post("/v1/batches", json=body, headers=RESENT)
+
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json()["webhook"]["signing_secret"].startswith("whsec_")
+    assert worker.execute("SELECT public_id FROM endpoint").fetchall() == [(again.json()["webhook"]["id"],)]
+
+
 @pytest.mark.parametrize("change", ["an answered one", "another body", "another caller", "too late", "first send"])
 def test_what_is_not_the_same_create_makes_a_batch(api: Api, worker: Worker, change: str) -> None:
     if change == "an answered one":
