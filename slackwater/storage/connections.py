@@ -12,6 +12,8 @@ from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper
 
 STATEMENT_TIMEOUT_SECONDS: Final = 30
+# Nothing here thinks for long inside of a transaction: whoever does was stopped, and others wait for its locks.
+IDLE_IN_TRANSACTION_SECONDS: Final = 10
 FORGET_PLANS_SECONDS: Final = 1.0
 
 
@@ -20,7 +22,7 @@ def _options(*, asynchronous_commit: bool) -> str:
         "role": "sw_worker",
         "plan_cache_mode": "force_generic_plan",
         "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": "60s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
         "synchronous_commit": "off" if asynchronous_commit else "on",
     }
     return " ".join(f"-c {name}={value}" for name, value in settings.items())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from scheduler.duties import loop as duties
 from scheduler.retry import Ending
 from slackwater.lifecycle import BatchState
+from slackwater.storage.connections import connect
 from tests.scenario import Scenario, chat_line, settings_for
 from tests.waiting import until_async
 from workers.engines.base import Call
@@ -27,9 +29,9 @@ class FaultyEngine(EchoEngine):
 
 
 @asynccontextmanager
-async def working(scenario: Scenario) -> AsyncIterator[Worker]:
+async def working(scenario: Scenario, **changes: Any) -> AsyncIterator[Worker]:
     """A worker and all duties, stopped at the end."""
-    settings, stopping = settings_for(scenario.dsn, max_attempts=2), asyncio.Event()
+    settings, stopping = settings_for(scenario.dsn, max_attempts=2, **changes), asyncio.Event()
     worker = Worker(settings, register(settings, "echo"), FaultyEngine(), stopping)
     running = [asyncio.create_task(duties.run(settings, stopping)), asyncio.create_task(worker.run())]
     try:
@@ -49,3 +51,19 @@ async def test_a_line_that_we_cannot_run_ends(scenario: Scenario) -> None:
     assert lines["bad"]["error"]["code"] == "server_error"
     assert lines["good"]["error"] is None
     assert len(lines) == 3
+
+
+async def test_a_neighbour_that_stands_still_costs_no_lease(scenario: Scenario) -> None:
+    """It was stopped between locking the instance's row and its grant: nobody is granted anything, and nobody loses what it holds."""
+    batch_id = scenario.batch([chat_line("slow", "echo: sleep=6")])
+
+    async with working(scenario, lease_seconds=1.0):
+        await until_async(lambda: scenario.one("SELECT count(*) FROM lease") == 1)
+        token, over_at = scenario.one("SELECT token FROM lease"), scenario.one("SELECT now() + interval '3 seconds'")
+        with connect(scenario.dsn) as neighbour, neighbour.transaction():
+            neighbour.execute("SELECT FROM instance FOR NO KEY UPDATE")
+            await until_async(lambda: scenario.one("SELECT clock_timestamp() > %s", over_at))
+            assert scenario.one("SELECT array_agg(token) FROM lease") == [token]
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+
+    assert scenario.one("SELECT count(*) FROM attempt") == 0
