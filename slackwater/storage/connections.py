@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper
 
+# For every connection to the database. A server whose host is gone, or a path that drops everything, ends no connection of its own accord:
+# without these, whoever waits for its answer waits for hours. A query that takes long is no silence: the host still confirms it is there.
+NETWORK: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 STATEMENT_TIMEOUT_SECONDS: Final = 30
 # Nothing here thinks for long inside of a transaction: whoever does was stopped, and others wait for its locks.
 IDLE_IN_TRANSACTION_SECONDS: Final = 10
@@ -34,8 +44,8 @@ def connect(dsn: str) -> Connection[TupleRow]:
         dsn,
         autocommit=True,
         options=_options(asynchronous_commit=False),
-        connect_timeout=5,
         prepare_threshold=0,
+        **NETWORK,
     )
 
 
@@ -45,8 +55,8 @@ async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> Async
         dsn,
         autocommit=True,
         options=_options(asynchronous_commit=asynchronous_commit),
-        connect_timeout=5,
         prepare_threshold=0,
+        **NETWORK,
     )
 
 
