@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from scheduler.duties import loop as duties
 from scheduler.retry import Ending
+from slackwater.errors import SlackwaterError
 from slackwater.lifecycle import BatchState
 from slackwater.storage.connections import connect
 from tests.scenario import Scenario, chat_line, settings_for
@@ -67,3 +70,21 @@ async def test_a_neighbour_that_stands_still_costs_no_lease(scenario: Scenario) 
         await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
 
     assert scenario.one("SELECT count(*) FROM attempt") == 0
+
+
+async def test_a_part_that_breaks_ends_the_worker(scenario: Scenario) -> None:
+    """What it held runs again elsewhere: nobody waits for a worker that stores nothing any more."""
+    batch_id = scenario.batch([chat_line("one")])
+    settings = settings_for(scenario.dsn, lease_seconds=1.0)
+    broken = Worker(settings, register(settings, "echo"), EchoEngine(), asyncio.Event())
+
+    async def fail(_: object) -> set[tuple[int, int]]:
+        raise RuntimeError("a fault of ours")
+
+    broken.outgoing.results.commit = fail  # type: ignore[method-assign,assignment]
+    with pytest.raises(SlackwaterError):
+        await asyncio.wait_for(broken.run(), 30)
+
+    async with working(scenario):
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+    assert [line["custom_id"] for line in scenario.lines(batch_id)] == ["one"]
