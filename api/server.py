@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.heads import HeadsInTime
 from slackwater.settings import Settings
 from slackwater.telemetry import configure_logs
 
@@ -68,7 +69,7 @@ def server_of(settings: Settings, ready: Callable[[str], None] = announce) -> Se
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="h11",
+        http=HeadsInTime,
         ws="none",
         lifespan="on",
         log_config=None,

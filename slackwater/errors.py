@@ -87,6 +87,15 @@ class TooMany(SlackwaterError):
     retryable = True
 
 
+class BadUpstream(SlackwaterError):
+    """A model server's answer was cut or cannot be read (502)."""
+
+    status = 502
+    type = "server_error"
+    default_code = "bad_upstream"
+    retryable = True
+
+
 class Unavailable(SlackwaterError):
     """A part that is needed does not answer now; trying again is right (503)."""
 

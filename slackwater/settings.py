@@ -73,7 +73,8 @@ class Settings(BaseSettings):
         """
         if self.database_url is None:
             raise Misconfigured(
-                "SLACKWATER_DATABASE_URL is not set (or run `slackwater up`, which brings its own PostgreSQL)"
+                "SLACKWATER_DATABASE_URL is not set (or run `slackwater up`, which brings its own PostgreSQL;"
+                " where it runs with `--data DIR`, set SLACKWATER_DATA_DIR=DIR)"
             )
         return self.database_url.get_secret_value()
 

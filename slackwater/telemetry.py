@@ -22,6 +22,9 @@ DUTY_LAG_SECONDS = Gauge(
 DELIVERIES = Counter("slackwater_deliveries", "Webhook delivery attempts.", ["result"], registry=REGISTRY)
 HTTP_SECONDS = Histogram("slackwater_http_seconds", "API calls.", ["method", "route", "status"], registry=REGISTRY)
 
+# These fill in their messages themselves: with pieces of the body that is read, with the arguments of a callback.
+TALKATIVE = frozenset({"python_multipart.multipart", "asyncio"})
+
 
 def configure_logs(format_: str = "json", level: int = logging.INFO) -> None:
     """Log to stderr, one line an event. Exceptions say their type and place, never a value: values may be prompts."""
@@ -42,6 +45,22 @@ def configure_logs(format_: str = "json", level: int = logging.INFO) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    root = logging.getLogger()
+    if not any(isinstance(handler, Libraries) for handler in root.handlers):
+        root.addHandler(Libraries(logging.WARNING))
+
+
+class Libraries(logging.Handler):
+    """What libraries say, as a fact of ours: whose word it is, and an exception's type and place.
+
+    Their texts may hold what a client sent, or an exception's text: only the fixed part is kept, up to the first line's end.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger()
+        said = record.msg.partition("\n")[0] if isinstance(record.msg, str) and record.name not in TALKATIVE else None
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("library.said", logger=record.name, said=said, exc_info=record.exc_info)
 
 
 def _bare(_file: object, _info: object) -> None:

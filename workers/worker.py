@@ -14,6 +14,7 @@ from scheduler.headroom import Headroom
 from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
 from scheduler.queue.status import Status
+from slackwater.errors import SlackwaterError
 from slackwater.lifecycle import BatchState
 from slackwater.loop import Loop
 from slackwater.settings import Settings
@@ -62,7 +63,11 @@ class Worker:
         self.feed = Loop("feed", self.feeding.step, EVERY_SECONDS)
 
     async def run(self) -> None:
-        """Work until told to stop, then finish or hand back within the grace period."""
+        """Work until told to stop, then finish or hand back within the grace period.
+
+        Raises:
+            SlackwaterError: a part that runs as long as the worker has ended; why is in the log. What could be handed back was.
+        """
         storing = asyncio.create_task(self.outgoing.run())
         halt = asyncio.Event()
         heartbeat = Loop("heartbeat", self._heartbeat, min(1.0, self.settings.lease_seconds / 4))
@@ -72,13 +77,26 @@ class Worker:
             asyncio.create_task(heartbeat.run(halt)),
             asyncio.create_task(self.signals.sample(halt)),
         ]
-        await self.stopping.wait()
+        await self._until_told_or_broken([storing, feeding, *others])
         await self._wind_down(feeding)
         halt.set()
-        await asyncio.gather(feeding, *others, return_exceptions=True)
+        ends = await asyncio.gather(feeding, *others, return_exceptions=True)
         self.outgoing.end(self.settings.grace_seconds)
-        await storing
+        ends += await asyncio.gather(storing, return_exceptions=True)
         await self._leave()
+        broken = [end for end in ends if isinstance(end, BaseException)]
+        for end in broken:
+            log.error("worker.broken", exc_info=end)
+        if broken:
+            raise SlackwaterError("A part of the worker has broken; the log says where.")
+
+    async def _until_told_or_broken(self, parts: list[asyncio.Task[None]]) -> None:
+        """A part that ends by itself takes the worker with it: without one, it would hold its leases for ever, and answer nothing."""
+        told = asyncio.create_task(self.stopping.wait())
+        await asyncio.wait([told, *parts], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not self.stopping.is_set():
+            self.stopping.set()
 
     def look_again(self) -> None:
         """There may be new work: decide and claim at once."""

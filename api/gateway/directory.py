@@ -58,7 +58,7 @@ class Directory:
             await self._read()
         found = self._serving.get(model)
         if not found:
-            raise Unavailable("No instance serves this model right now.", param="model")
+            raise Unavailable("No instance with a URL serves this model right now.", param="model")
         return found
 
     async def _permit(self, tenant_id: int, model: str) -> None:

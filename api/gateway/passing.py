@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from api.gateway.directory import Upstream
 from api.gateway.figures import Figures, Live
 from api.gateway.whole_events import WholeEvents
-from slackwater.errors import Unavailable
+from slackwater.errors import BadUpstream, Unavailable
 from slackwater.reader.splice import splice
 from slackwater.wire.errors import envelope
 
@@ -39,6 +39,7 @@ class Passing:
 
         Raises:
             Unavailable: none could be reached.
+            BadUpstream: the one that was reached broke its answer off.
         """
         for upstream in sorted(upstreams, key=lambda u: self.figures.in_flight(u.instance_id)):
             async with AsyncExitStack() as stack:
@@ -47,7 +48,7 @@ class Passing:
                     reply = await stack.enter_async_context(
                         self._post(upstream, path, _body_for(upstream, body, model))
                     )
-                except (aiohttp.ClientConnectionError, TimeoutError) as error:
+                except (aiohttp.ClientError, TimeoutError) as error:
                     log.warning("instance.unreachable", instance=upstream.name, error=type(error).__name__)
                     continue
                 return await _answer(reply, live, stack)
@@ -80,9 +81,17 @@ def _body_for(upstream: Upstream, body: bytes, model: str) -> bytes:
 async def _answer(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack) -> Response:
     content_type = reply.headers.get("Content-Type", "application/json")
     if not content_type.startswith(EVENTS):
-        return Response(await reply.read(), reply.status, {"content-type": content_type})
+        return Response(await _whole(reply), reply.status, {"content-type": content_type})
     headers = {"content-type": content_type, "cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_relayed(reply, live, stack.pop_all()), reply.status, headers)
+
+
+async def _whole(reply: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await reply.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        log.warning("answer.broken", error=type(error).__name__)
+        raise BadUpstream("The model server broke its answer off.") from None
 
 
 async def _relayed(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack) -> AsyncIterator[bytes]:

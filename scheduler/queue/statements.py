@@ -54,13 +54,14 @@ SELECT data FROM file_chunk
  ORDER BY n
 """
 
-# Guarantees: only live leases of this worker are extended. A token that does not come back is lost: abort what it covers. `state` other than 1
-# means that the batch does not want its requests run any more. Leases are locked in the order of their tokens, here and wherever several are.
+# Guarantees: a lease is extended as long as nobody took it back, also one that ran out while the database was away: its row says whose the range
+# is. A token that does not come back is lost: abort what it covers. `state` other than 1 means that the batch does not want its requests run any
+# more. Leases are locked in the order of their tokens, here and wherever several are.
 HEARTBEAT: Final = """
 WITH x AS MATERIALIZED (
-    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) AND expires_at > now() ORDER BY token FOR UPDATE),
+    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[]) ORDER BY token FOR UPDATE),
 h AS (
-    UPDATE lease l SET expires_at = now() + %(lease_seconds)b::float8 * interval '1 second' FROM x WHERE l.token = x.token
+    UPDATE lease l SET expires_at = now() + %(lease_seconds)b::float8 * interval '1 second', called_at = NULL FROM x WHERE l.token = x.token
     RETURNING l.token, l.tenant_id, l.batch_id)
 SELECT h.token, b.state FROM h JOIN batch b ON b.tenant_id = h.tenant_id AND b.id = h.batch_id
 """
@@ -136,12 +137,22 @@ SELECT batch_id, line FROM stored
 """
 
 # Marks that the one request of this lease begins with nothing else of ours in its engine: only then a death counts against it.
-MARK_ALONE: Final = "UPDATE lease SET is_alone = true WHERE token = %(token)b AND expires_at > now()"
+MARK_ALONE: Final = "UPDATE lease SET is_alone = true WHERE token = %(token)b"
 
-# Guarantees: an expired lease is taken back by exactly one rescuer, and not while its holder commits results under it.
+# Asks the holders of leases that are about to run out, or did, whether they are still there. The next heartbeat is the answer.
+CALL_SILENT: Final = """
+WITH x AS MATERIALIZED (
+    SELECT token FROM lease WHERE called_at IS NULL AND expires_at < now() + %(answer_seconds)b::float8 * interval '1 second'
+     ORDER BY token FOR UPDATE SKIP LOCKED)
+UPDATE lease l SET called_at = now() FROM x WHERE l.token = x.token
+"""
+# Guarantees: an expired lease is taken back by exactly one rescuer, not while its holder commits results under it, and not before its holder could
+# have answered a call: silence while nobody could be heard is no death.
 EXPIRED_LEASES: Final = """
 WITH x AS MATERIALIZED (
-    SELECT token FROM lease WHERE expires_at < now() ORDER BY expires_at LIMIT 500 FOR UPDATE SKIP LOCKED)
+    SELECT token FROM lease
+     WHERE expires_at < now() AND called_at < now() - %(answer_seconds)b::float8 * interval '1 second'
+     ORDER BY expires_at LIMIT 500 FOR UPDATE SKIP LOCKED)
 DELETE FROM lease l USING x WHERE l.token = x.token
 RETURNING l.tenant_id, l.batch_id, l.model_id, l.first, l.n, l.rescues, l.deaths, l.attempts, l.deferrals, l.is_alone
 """

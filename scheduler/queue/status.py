@@ -44,6 +44,7 @@ DECIDE: Final = """
 INSERT INTO decision (worker_id, instance_id, admitted, reason, slots, prompt_tokens, details)
 VALUES (%(worker_id)b, %(instance_id)b, %(admitted)b, %(reason)b, %(slots)b, %(prompt_tokens)b, %(details)b::text::json) ON CONFLICT DO NOTHING
 """
+ALIVE: Final = "UPDATE worker SET heartbeat_at = now() WHERE id = %(worker_id)b::int"
 MODELS: Final = """
 SELECT m.id, m.name, i.upstream_name, coalesce(i.paused_until > now(), false)
   FROM instance_model i JOIN model m ON m.id = i.model_id JOIN instance s ON s.id = i.instance_id
@@ -98,20 +99,26 @@ class Failed:
 
 @dataclass
 class Status:
-    """The connection a worker reports on; what it writes may be lost in a crash of the server."""
+    """The connections a worker reports on; what it writes may be lost in a crash of the server.
+
+    Heartbeats have their own: whoever holds up the instance's row, a worker that was stopped for one, must not cost its neighbours their leases.
+    """
 
     link: Link
     worker_id: int
     instance_id: int
+    pulse: Link
 
     @classmethod
     def on(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
-        return cls(Link(dsn, asynchronous_commit=True), worker_id, instance_id)
+        return cls(Link(dsn, asynchronous_commit=True), worker_id, instance_id, Link(dsn, asynchronous_commit=True))
 
     async def heartbeat(self, tokens: Sequence[UUID], lease_seconds: float) -> dict[UUID, BatchState]:
         """Extend these leases; returns those still held with the state of their batch. What is missing is lost."""
-        rows = await self._run(statements.HEARTBEAT, {"tokens": list(tokens), "lease_seconds": lease_seconds})
-        await self._run("UPDATE worker SET heartbeat_at = now() WHERE id = %(worker_id)b::int", {})
+        connection = await self.pulse.get()
+        values = {"tokens": list(tokens), "lease_seconds": lease_seconds}
+        rows = await (await connection.execute(statements.HEARTBEAT, values, binary=True)).fetchall()
+        await connection.execute(ALIVE, {"worker_id": self.worker_id})
         return {token: BatchState(state) for token, state in rows}
 
     async def surroundings(self) -> Surroundings:
@@ -167,3 +174,4 @@ class Status:
 
     async def close(self) -> None:
         await self.link.close()
+        await self.pulse.close()

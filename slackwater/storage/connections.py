@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper
 
+# For every connection to the database. A server whose host is gone, or a path that drops everything, ends no connection of its own accord:
+# without these, whoever waits for its answer waits for hours. A query that takes long is no silence: the host still confirms it is there.
+NETWORK: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 STATEMENT_TIMEOUT_SECONDS: Final = 30
+# Nothing here thinks for long inside of a transaction: whoever does was stopped, and others wait for its locks.
+IDLE_IN_TRANSACTION_SECONDS: Final = 10
 FORGET_PLANS_SECONDS: Final = 1.0
 
 
@@ -20,7 +32,7 @@ def _options(*, asynchronous_commit: bool) -> str:
         "role": "sw_worker",
         "plan_cache_mode": "force_generic_plan",
         "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": "60s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
         "synchronous_commit": "off" if asynchronous_commit else "on",
     }
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
@@ -32,8 +44,8 @@ def connect(dsn: str) -> Connection[TupleRow]:
         dsn,
         autocommit=True,
         options=_options(asynchronous_commit=False),
-        connect_timeout=5,
         prepare_threshold=0,
+        **NETWORK,
     )
 
 
@@ -43,8 +55,8 @@ async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> Async
         dsn,
         autocommit=True,
         options=_options(asynchronous_commit=asynchronous_commit),
-        connect_timeout=5,
         prepare_threshold=0,
+        **NETWORK,
     )
 
 

@@ -11,6 +11,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection as AsyncSession
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from slackwater.storage.connections import NETWORK
+
 Role = Literal["sw_gate", "sw_app", "sw_admin"]
 STATEMENT_TIMEOUT_SECONDS: Final = 30
 
@@ -29,7 +31,7 @@ class Database:
             max_overflow=pool_size,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args={"options": options, "connect_timeout": 5},
+            connect_args={"options": options, **NETWORK},
         )
 
     @asynccontextmanager

@@ -8,6 +8,8 @@ from typing import Final
 
 from psycopg import AsyncConnection, Error
 
+from slackwater.storage.connections import NETWORK
+
 CHANNEL: Final = "slackwater"
 AGAIN_SECONDS: Final = 1.0
 
@@ -16,7 +18,7 @@ async def listen(dsn: str, heard: Callable[[str | None], None], stopping: asynci
     """Call `heard` with each notice's payload until `stopping` is set, and with None after each (re)connect: something may have been missed."""
     while not stopping.is_set():
         try:
-            async with await AsyncConnection.connect(dsn, autocommit=True, connect_timeout=5) as connection:
+            async with await AsyncConnection.connect(dsn, autocommit=True, **NETWORK) as connection:
                 await connection.execute(f"LISTEN {CHANNEL}".encode())
                 heard(None)
                 while not stopping.is_set():

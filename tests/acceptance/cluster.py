@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,26 @@ class Cluster:
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def crash_postgres(self) -> None:
-        """SIGKILL the server and start it again on the same port."""
+    def freeze_postgres(self, seconds: float) -> None:
+        """The server answers nobody for so long, and goes on: connections stay open, as on a host that stalls."""
+        assert self.postgres.pid is not None
+        server = self.postgres.pid
+        os.kill(server, signal.SIGSTOP)
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        pids = [server, *map(int, children)]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in pids:
+                os.kill(pid, number)
+            if number is signal.SIGSTOP:
+                time.sleep(seconds)
+
+    def crash_postgres(self, seconds: float = 0) -> None:
+        """SIGKILL the server and start it again on the same port, after so long."""
         port = psycopg.conninfo.conninfo_to_dict(self.dsn)["port"]
         assert self.postgres.pid is not None
         os.kill(self.postgres.pid, signal.SIGKILL)
         self.postgres.stop()
+        time.sleep(seconds)
         self.postgres = Postgres(self.home / "postgres", port=int(str(port)), settings={"max_connections": "200"})
         assert self.postgres.start() == self.dsn
 

@@ -23,7 +23,8 @@ from slackwater.reader.usage import Usage
 
 Position = tuple[int, int]
 LEASE_SECONDS = 60.0
-LAPSE = "UPDATE lease SET expires_at = now() - interval '1 second' WHERE token = ANY (%s)"
+# Its time is over, and a call was not answered.
+LAPSE = "UPDATE lease SET expires_at = now() - interval '1 second', called_at = now() - interval '1 minute' WHERE token = ANY (%s)"
 
 
 @dataclass
@@ -81,9 +82,7 @@ class Hand:
 
 def lapse(connection: Connection[TupleRow], *tokens: UUID) -> None:
     """The worker of these leases is gone: they are over."""
-    connection.execute(
-        "UPDATE lease SET expires_at = now() - interval '1 second' WHERE token = ANY (%s)", (list(tokens),)
-    )
+    connection.execute(LAPSE, (list(tokens),))
 
 
 @dataclass

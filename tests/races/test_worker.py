@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
 
 from scheduler.duties import loop as duties
 from scheduler.retry import Ending
+from slackwater.errors import SlackwaterError
 from slackwater.lifecycle import BatchState
+from slackwater.storage.connections import connect
 from tests.scenario import Scenario, chat_line, settings_for
 from tests.waiting import until_async
 from workers.engines.base import Call
@@ -27,9 +32,9 @@ class FaultyEngine(EchoEngine):
 
 
 @asynccontextmanager
-async def working(scenario: Scenario) -> AsyncIterator[Worker]:
+async def working(scenario: Scenario, **changes: Any) -> AsyncIterator[Worker]:
     """A worker and all duties, stopped at the end."""
-    settings, stopping = settings_for(scenario.dsn, max_attempts=2), asyncio.Event()
+    settings, stopping = settings_for(scenario.dsn, max_attempts=2, **changes), asyncio.Event()
     worker = Worker(settings, register(settings, "echo"), FaultyEngine(), stopping)
     running = [asyncio.create_task(duties.run(settings, stopping)), asyncio.create_task(worker.run())]
     try:
@@ -49,3 +54,37 @@ async def test_a_line_that_we_cannot_run_ends(scenario: Scenario) -> None:
     assert lines["bad"]["error"]["code"] == "server_error"
     assert lines["good"]["error"] is None
     assert len(lines) == 3
+
+
+async def test_a_neighbour_that_stands_still_costs_no_lease(scenario: Scenario) -> None:
+    """It was stopped between locking the instance's row and its grant: nobody is granted anything, and nobody loses what it holds."""
+    batch_id = scenario.batch([chat_line("slow", "echo: sleep=6")])
+
+    async with working(scenario, lease_seconds=1.0):
+        await until_async(lambda: scenario.one("SELECT count(*) FROM lease") == 1)
+        token, over_at = scenario.one("SELECT token FROM lease"), scenario.one("SELECT now() + interval '3 seconds'")
+        with connect(scenario.dsn) as neighbour, neighbour.transaction():
+            neighbour.execute("SELECT FROM instance FOR NO KEY UPDATE")
+            await until_async(lambda: scenario.one("SELECT clock_timestamp() > %s", over_at))
+            assert scenario.one("SELECT array_agg(token) FROM lease") == [token]
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+
+    assert scenario.one("SELECT count(*) FROM attempt") == 0
+
+
+async def test_a_part_that_breaks_ends_the_worker(scenario: Scenario) -> None:
+    """What it held runs again elsewhere: nobody waits for a worker that stores nothing any more."""
+    batch_id = scenario.batch([chat_line("one")])
+    settings = settings_for(scenario.dsn, lease_seconds=1.0)
+    broken = Worker(settings, register(settings, "echo"), EchoEngine(), asyncio.Event())
+
+    async def fail(_: object) -> set[tuple[int, int]]:
+        raise RuntimeError("a fault of ours")
+
+    broken.outgoing.results.commit = fail  # type: ignore[method-assign,assignment]
+    with pytest.raises(SlackwaterError):
+        await asyncio.wait_for(broken.run(), 30)
+
+    async with working(scenario):
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+    assert [line["custom_id"] for line in scenario.lines(batch_id)] == ["one"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -116,7 +117,7 @@ def _welcome(place: Place, url: str, key: str, models: Iterable[str]) -> str:
     return f"""
 Slackwater is up at {url}
   API key   {key}
-            (kept in {place.api_key}; `slackwater keys create` makes more)
+            (kept in {place.api_key}; `{_finding(place)}slackwater keys create` makes more)
   model     {", ".join(models)}
   logs      {place.logs}
 
@@ -133,6 +134,13 @@ or from another terminal:
 
 Ctrl-C stops everything.
 """
+
+
+def _finding(place: Place) -> str:
+    """What a command in another terminal needs before it, to find a place that is not the usual one."""
+    from slackwater.settings import settings
+
+    return "" if place.of(settings()) == place else f"SLACKWATER_DATA_DIR={shlex.quote(str(place.path))} "
 
 
 @contextmanager

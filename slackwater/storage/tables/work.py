@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, Index, PrimaryKeyConstraint, SmallInteger, Table, Uuid, text
+from sqlalchemy import CheckConstraint, Column, DateTime, Index, PrimaryKeyConstraint, SmallInteger, Table, Uuid, text
 
 from slackwater.storage.tables.base import (
     METADATA,
@@ -90,6 +90,7 @@ lease = Table(
     small("deferrals"),
     flag("is_alone", "false"),
     instant("expires_at", default=False),
+    Column("called_at", DateTime(timezone=True)),
     Index("lease_by_batch", "batch_id"),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 import pytest
+from aiohttp import web
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
@@ -193,3 +194,23 @@ def test_the_instances_refusals_pass_through(api: Api, upstream: Upstream) -> No
         api.client().chat.completions.create(model=MODEL, messages=MESSAGES)
 
     assert (caught.value.code, caught.value.param) == ("c", "p")
+
+
+def test_an_answer_that_breaks_off_is_a_502(api: Api, upstream: Upstream) -> None:
+    """Whole, not streamed: no byte of it has reached the client, and the fault is not ours."""
+    register(api, "one", upstream.url)
+
+    async def cut(request: web.Request, _: bytes) -> web.StreamResponse:
+        reply = web.StreamResponse(headers={"content-length": "1000", "content-type": "application/json"})
+        await reply.prepare(request)
+        await reply.write(ANSWER[:50])
+        assert request.transport is not None
+        request.transport.close()
+        return reply
+
+    upstream.handler = cut
+
+    reply = api.http().post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
+
+    assert reply.status_code == 502
+    assert reply.json()["error"]["code"] == "bad_upstream"

@@ -1,0 +1,58 @@
+"""Who sends no request, or a byte of its head now and then, is cut off; who waits for an answer is not."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+import pytest
+
+from api.heads import HeadsInTime
+from tests.integration.api.conftest import Api
+from tests.integration.api.test_upload_limits import dial
+
+HEAD_SECONDS = 0.6
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HeadsInTime, "head_seconds", HEAD_SECONDS)
+
+
+def drip(line: socket.socket, most: int) -> int:
+    """Send a byte every 0.1 s until the other side hangs up; returns how many went out, `most` if it never does."""
+    for n in range(most):
+        readable, _, _ = select.select([line], [], [], 0.1)
+        if readable:
+            assert line.recv(65536) == b""
+            return n
+        line.sendall(b"a")
+    return most
+
+
+def test_a_head_that_drips_is_cut_off(api: Api) -> None:
+    with dial(api) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        assert drip(line, 100) < 100
+
+
+def test_a_silent_connection_is_cut_off(api: Api) -> None:
+    with dial(api) as line:
+        assert line.recv(65536) == b""
+
+
+def test_a_second_head_that_drips_is_cut_off(api: Api) -> None:
+    with dial(api) as line:
+        line.sendall(WHOLE)
+        assert line.recv(65536).startswith(b"HTTP/1.1 200")
+        line.sendall(b"GET /heal")
+        assert drip(line, 100) < 100
+
+
+def test_a_whole_head_may_take_its_time_over_its_body(api: Api) -> None:
+    head = f"POST /v1/batches HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api.key}\r\nContent-Length: 20\r\n\r\n"
+    with dial(api) as line:
+        line.sendall(head.encode())
+        assert drip(line, 20) == 20
+        assert line.recv(65536).startswith(b"HTTP/1.1 400")
