@@ -65,76 +65,6 @@ h AS (
 SELECT h.token, b.state FROM h JOIN batch b ON b.tenant_id = h.tenant_id AND b.id = h.batch_id
 """
 
-# Guarantees: only a lease that still exists is closed, and what it hands back becomes ready (or delayed) in the same transaction; nothing is
-# handed back into a batch that does not run any more. Leases are locked in the order of their tokens.
-_CLOSED: Final = """
-held AS MATERIALIZED (
-    SELECT token FROM lease WHERE token = ANY (%(tokens)b::uuid[] || %(closed)b::uuid[]) ORDER BY token FOR UPDATE),
-closed AS (DELETE FROM lease l USING held h WHERE l.token = h.token AND l.token = ANY (%(closed)b::uuid[]) RETURNING l.*),
-back AS (
-    INSERT INTO segment (tenant_id, batch_id, model_id, rank, first, n, state, rescues, deaths, attempts, deferrals, run_at)
-    SELECT c.tenant_id, c.batch_id, c.model_id, x.first, x.first, x.n, CASE WHEN x.delay > 0 THEN 3 ELSE 0 END,
-           c.rescues, c.deaths, x.attempts, x.deferrals, now() + x.delay * interval '1 second'
-      FROM unnest(%(back_tokens)b::uuid[], %(firsts)b::int[], %(ns)b::smallint[], %(delays)b::float8[], %(back_attempts)b::smallint[],
-                  %(deferrals)b::smallint[]) AS x (token, first, n, delay, attempts, deferrals)
-      JOIN closed c ON c.token = x.token
-      JOIN batch b ON b.tenant_id = c.tenant_id AND b.id = c.batch_id AND b.state = 1)"""
-RELEASE: Final = f"""
-WITH {_CLOSED}
-SELECT token FROM closed
-"""
-
-# Guarantees: a line gets one result, whoever comes first; a stored result never changes. Under a lease that was not taken back (locked until
-# commit, so no rescue comes between) every outcome is stored; without one only a success, and only where the line has none; nothing is stored into
-# a batch that is final. Counts, usage and cost move by exactly the rows inserted, also where one call brings a line twice. Inserts are ordered by
-# line, so that writers that race on the same lines never deadlock. Leases that end here are closed in the same statement: one round trip.
-STORE: Final = f"""
-WITH {_CLOSED},
-d AS MATERIALIZED (
-    SELECT DISTINCT ON (d.tenant_id, d.batch_id, d.line) d.*
-      FROM unnest(%(tokens)b::uuid[], %(tenants)b::bigint[], %(batches)b::bigint[], %(models)b::int[], %(lines)b::int[],
-                         %(outcomes)b::smallint[], %(https)b::smallint[], %(prompts)b::int[], %(completions)b::int[], %(cacheds)b::int[],
-                         %(costs)b::bigint[], %(attempts)b::smallint[], %(bodies)b::bytea[])
-        WITH ORDINALITY
-        AS d (token, tenant_id, batch_id, model_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, cost, attempt, body, turn)
-      LEFT JOIN held h ON h.token = d.token
-     WHERE (d.outcome = 0 OR h.token IS NOT NULL) AND d.batch_id <> ALL (ARRAY (
-            SELECT id FROM batch WHERE tenant_id = ANY (%(tenants)b::bigint[]) AND id = ANY (%(batches)b::bigint[]) AND state NOT IN (1, 2, 6)))
-     ORDER BY d.tenant_id, d.batch_id, d.line, d.turn),
-stored AS (
-    INSERT INTO result (tenant_id, batch_id, line, outcome, http, prompt_tokens, completion_tokens, cached_tokens, attempt, instance_id, body)
-    SELECT d.tenant_id, d.batch_id, d.line, d.outcome, nullif(d.http, 0), d.prompt_tokens, d.completion_tokens, nullif(d.cached_tokens, -1),
-           d.attempt, %(instance_id)b::int, d.body
-      FROM d
-     ORDER BY d.tenant_id, d.batch_id, d.line
-    ON CONFLICT DO NOTHING
-    RETURNING tenant_id, batch_id, line, outcome, prompt_tokens, completion_tokens, cached_tokens),
-sums AS MATERIALIZED (
-    SELECT s.tenant_id, s.batch_id, d.model_id, count(*) FILTER (WHERE s.outcome = 0) AS succeeded, count(*) FILTER (WHERE s.outcome > 0) AS failed,
-           sum(s.prompt_tokens) AS prompt_tokens, sum(s.completion_tokens) AS completion_tokens,
-           coalesce(sum(s.cached_tokens), 0) AS cached_tokens, count(s.cached_tokens) AS cached_known, sum(d.cost) AS cost
-      FROM stored s JOIN d ON d.line = s.line AND d.batch_id = s.batch_id AND d.tenant_id = s.tenant_id
-     GROUP BY s.tenant_id, s.batch_id, d.model_id),
-counted AS (
-    INSERT INTO progress AS p (tenant_id, batch_id, slot, succeeded, failed, prompt_tokens, completion_tokens, cached_tokens, cached_known,
-                               cost_picodollars)
-    SELECT tenant_id, batch_id, %(worker_id)b::int, sum(succeeded), sum(failed), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
-           sum(cached_known), sum(cost)
-      FROM sums GROUP BY tenant_id, batch_id ORDER BY tenant_id, batch_id
-    ON CONFLICT (tenant_id, batch_id, slot) DO UPDATE SET
-        succeeded = p.succeeded + excluded.succeeded, failed = p.failed + excluded.failed,
-        prompt_tokens = p.prompt_tokens + excluded.prompt_tokens, completion_tokens = p.completion_tokens + excluded.completion_tokens,
-        cached_tokens = p.cached_tokens + excluded.cached_tokens, cached_known = p.cached_known + excluded.cached_known,
-        cost_picodollars = p.cost_picodollars + excluded.cost_picodollars),
-booked AS (
-    INSERT INTO ledger (tenant_id, project_id, api_key_id, flow, model_id, batch_id, requests, prompt_tokens, completion_tokens, cached_tokens,
-                        cost_picodollars)
-    SELECT s.tenant_id, b.project_id, b.api_key_id, 'batch', s.model_id, s.batch_id, s.succeeded + s.failed, s.prompt_tokens, s.completion_tokens,
-           s.cached_tokens, s.cost
-      FROM sums s JOIN batch b ON b.tenant_id = s.tenant_id AND b.id = s.batch_id)
-SELECT batch_id, line FROM stored
-"""
-
 # Marks that the one request of this lease begins with nothing else of ours in its engine: only then a death counts against it.
 MARK_ALONE: Final = "UPDATE lease SET is_alone = true WHERE token = %(token)b AND expires_at > now()"
 
@@ -146,7 +76,7 @@ DELETE FROM lease l USING x WHERE l.token = x.token
 RETURNING l.tenant_id, l.batch_id, l.model_id, l.first, l.n, l.rescues, l.deaths, l.attempts, l.deferrals, l.is_alone
 """
 
-# Guarantees: as RELEASE, nothing comes back into a batch that does not run any more.
+# Guarantees: as `storing.RELEASE`, nothing comes back into a batch that does not run any more.
 REQUEUE: Final = """
 INSERT INTO segment (tenant_id, batch_id, model_id, rank, first, n, rescues, deaths, attempts, deferrals)
 SELECT x.tenant_id, x.batch_id, x.model_id, x.first, x.first, x.n, x.rescues, x.deaths, x.attempts, x.deferrals
@@ -171,7 +101,7 @@ WITH x AS MATERIALIZED (SELECT token FROM lease WHERE batch_id = %(batch_id)s OR
 DELETE FROM lease l USING x WHERE l.token = x.token
 """
 
-# Guarantees: as STORE, for lines that will not run: each missing line once, counts by exactly the rows inserted. Slot 0 is the duties'.
+# Guarantees: as `storing.STORE`, for lines that will not run: each missing line once, counts by exactly the rows inserted. Slot 0 is the duties'.
 FILL: Final = """
 WITH stored AS (
     INSERT INTO result (tenant_id, batch_id, line, outcome, prompt_tokens, completion_tokens, attempt, body)
