@@ -9,17 +9,19 @@ from typing import Final
 
 # Guarantees: a position is in at most one of segment, lease and result-to-be: the segment row is locked, shrunk or deleted, and the lease is
 # written, in one statement. Two workers never take the same position; a locked row is passed over, not waited for. Positions of a rescued or
-# handed-back range that have a result are left out. Rows come unordered. No rows: nothing to take, or all of it was answered (then the lease
-# exists and its token must be dropped).
+# handed-back range that have a result are left out. No rows: nothing to take, or all of it was answered (then the lease exists and its token must
+# be dropped).
+# One row for each chunk that bodies begin in, in no order. `places` has (position, line, est_tokens, start, length) of each request. Looking into a
+# chunk costs more than what lies between neighbours, so it is read once, from its first body to its last; null where that is far more than what
+# is wanted: then BODIES brings it.
 CLAIM: Final = """
-WITH c AS MATERIALIZED (
-    SELECT s.* FROM unnest(%(batches)b::bigint[]) WITH ORDINALITY q (batch_id, turn)
+WITH t AS MATERIALIZED (
+    SELECT s.*, least(s.n, %(most)b::int)::smallint AS taken FROM unnest(%(batches)b::bigint[]) AS q (batch_id)
      CROSS JOIN LATERAL (
         SELECT s.* FROM segment s
          WHERE s.state = 0 AND s.model_id = %(model_id)b::int AND s.batch_id = q.batch_id AND (%(retries)b::boolean OR s.attempts = 0)
          ORDER BY s.rank LIMIT 1 FOR UPDATE SKIP LOCKED) s
      LIMIT 1),
-t AS MATERIALIZED (SELECT c.*, least(c.n, %(most)b::int)::smallint AS taken FROM c),
 shrunk AS (UPDATE segment s SET first = s.first + t.taken, n = s.n - t.taken FROM t WHERE s.id = t.id AND t.taken < t.n),
 emptied AS (DELETE FROM segment s USING t WHERE s.id = t.id AND t.taken = t.n),
 leased AS (
@@ -29,22 +31,36 @@ leased AS (
       FROM t)
 SELECT t.tenant_id, t.batch_id, t.first, t.taken, t.rescues, t.deaths, t.attempts, t.deferrals,
        b.endpoint, b.file_id, p.input_picodollars, p.cached_picodollars, p.output_picodollars,
-       r.position, r.line, r.custom_id, r.est_tokens, r.chunk, r.length, substr(f.data, r.start + 1, r.length)
+       c.chunk, c.places, c.custom_ids, c.low, CASE WHEN c.high - c.low <= c.most THEN substr(f.data, c.low + 1, c.high - c.low) END
   FROM t
   CROSS JOIN LATERAL (
     SELECT b.endpoint, b.file_id FROM batch b WHERE b.tenant_id = t.tenant_id AND b.id = t.batch_id AND b.state = 1 LIMIT 1) b
   CROSS JOIN LATERAL (
-    SELECT * FROM batch_model p WHERE p.tenant_id = t.tenant_id AND p.batch_id = t.batch_id AND p.model_id = t.model_id LIMIT 1) p
+    SELECT p.input_picodollars, p.cached_picodollars, p.output_picodollars FROM batch_model p
+     WHERE p.tenant_id = t.tenant_id AND p.batch_id = t.batch_id AND p.model_id = t.model_id LIMIT 1) p
   CROSS JOIN LATERAL (
-    SELECT * FROM request r
-     WHERE r.tenant_id = t.tenant_id AND r.batch_id = t.batch_id AND r.position >= t.first AND r.position < t.first + t.taken LIMIT 64) r
+    SELECT r.chunk, array_agg(ARRAY[r.position, r.line, r.est_tokens, r.start, r.length]) AS places, array_agg(r.custom_id) AS custom_ids,
+           min(r.start) AS low, max(r.start + r.length) AS high, 2 * sum(r.length) + 16384 AS most
+      FROM (
+        SELECT r.position, r.line, r.est_tokens, r.chunk, r.start, r.length, r.custom_id FROM request r
+         WHERE r.tenant_id = t.tenant_id AND r.batch_id = t.batch_id AND r.position >= t.first AND r.position < t.first + t.taken LIMIT 64) r
+      LEFT JOIN LATERAL (
+        SELECT 1 AS hit FROM result z
+         WHERE t.rescues + t.attempts + t.deferrals > 0 AND z.tenant_id = t.tenant_id AND z.batch_id = t.batch_id AND z.line = r.line
+         LIMIT 1) z ON true
+     WHERE z.hit IS NULL
+     GROUP BY r.chunk) c
   CROSS JOIN LATERAL (
-    SELECT f.data FROM file_chunk f WHERE f.tenant_id = t.tenant_id AND f.file_id = b.file_id AND f.n = r.chunk LIMIT 1) f
-  LEFT JOIN LATERAL (
-    SELECT 1 AS hit FROM result z
-     WHERE t.rescues + t.attempts + t.deferrals > 0 AND z.tenant_id = t.tenant_id AND z.batch_id = t.batch_id AND z.line = r.line
-     LIMIT 1) z ON true
- WHERE z.hit IS NULL
+    SELECT f.data FROM file_chunk f WHERE f.tenant_id = t.tenant_id AND f.file_id = b.file_id AND f.n = c.chunk LIMIT 1) f
+"""
+
+# Bodies that lie far apart in one chunk.
+BODIES: Final = """
+SELECT substr(f.data, x.start + 1, x.length)
+  FROM unnest(%(starts)b::int[], %(lengths)b::int[]) WITH ORDINALITY AS x (start, length, turn)
+  CROSS JOIN LATERAL (
+    SELECT f.data FROM file_chunk f WHERE f.tenant_id = %(tenant_id)b AND f.file_id = %(file_id)b AND f.n = %(chunk)b::int LIMIT 1) f
+ ORDER BY x.turn
 """
 
 # The rest of a body that is longer than the rest of its first chunk.
