@@ -73,26 +73,35 @@ class Claims:
         return await cursor.fetchall()
 
     async def _claim_of(self, token: UUID, model_id: int, rows: list[TupleRow]) -> Claim:
-        rows.sort(key=lambda row: int(row[13]))
-        requests = [await self._request_of(token, model_id, row) for row in rows]
+        requests = [request for row in rows for request in await self._requests_of(token, model_id, row)]
+        requests.sort(key=lambda request: request.position)
         _, batch_id, first, n, rescues, deaths, *_ = rows[0]
         return Claim(token, batch_id, first, n, rescues, deaths, requests)
 
-    async def _request_of(self, token: UUID, model_id: int, row: TupleRow) -> Request:
+    async def _requests_of(self, token: UUID, model_id: int, row: TupleRow) -> list[Request]:
+        """The requests whose bodies begin in one chunk."""
         tenant_id, batch_id, _, _, _, _, attempts, deferrals, endpoint, file_id, *prices = row[:13]
-        position, line, custom_id, est_tokens, chunk, length, body = row[13:]
-        if len(body) < length:
-            body = await self._whole(
-                body, {"tenant_id": tenant_id, "file_id": file_id, "chunk": chunk, "length": length}
-            )
-        return Request(
-            token, tenant_id, batch_id, model_id, position, line, custom_id, endpoint, bytes(body), est_tokens, attempts, deferrals,
-            Price(*prices),
-        )  # fmt: skip
+        chunk, places, custom_ids, low, data = row[13:]
+        price, where = Price(*prices), {"tenant_id": tenant_id, "file_id": file_id, "chunk": chunk}
+        bodies = (
+            await self._apart(places, where) if data is None else [data[s - low : s - low + n] for *_, s, n in places]
+        )
+        requests: list[Request] = []
+        for (position, line, est_tokens, _, length), custom_id, body in zip(places, custom_ids, bodies, strict=True):
+            whole = body if len(body) == length else await self._whole(body, where | {"length": length})
+            requests.append(Request(
+                token, tenant_id, batch_id, model_id, position, line, custom_id, endpoint, whole, est_tokens, attempts, deferrals, price,
+            ))  # fmt: skip
+        return requests
+
+    async def _apart(self, places: Sequence[Sequence[int]], where: dict[str, Any]) -> list[bytes]:
+        values = where | {"starts": [place[3] for place in places], "lengths": [place[4] for place in places]}
+        cursor = await (await self.link.get()).execute(statements.BODIES, values, binary=True)
+        return [body for (body,) in await cursor.fetchall()]
 
     async def _whole(self, head: bytes, where: dict[str, Any]) -> bytes:
         cursor = await (await self.link.get()).execute(statements.BODY_TAIL, where, binary=True)
-        return (bytes(head) + b"".join([bytes(data) async for (data,) in cursor]))[: where["length"]]
+        return (head + b"".join([bytes(data) async for (data,) in cursor]))[: where["length"]]
 
     async def close(self) -> None:
         await self.link.close()

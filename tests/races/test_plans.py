@@ -13,7 +13,8 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from benchmarks.queued import Queue
-from scheduler.queue import statements
+from scheduler.queue import statements, storing
+from scheduler.queue.results import _sums
 from slackwater.storage.connections import connect
 from tests.races.crew import Hand
 from tests.races.plans import Prepared, buffers, indexes, nodes, seq_scanned
@@ -67,7 +68,10 @@ async def store_values(dsn: str, batch_id: int) -> dict[str, Any]:
     hand = Hand(dsn, 1, Random(1))
     claim = await hand.claim(1, [batch_id], 64)
     assert claim is not None
-    values = hand.results._store([hand.finish(r) for r in claim.requests])
+    finished = [hand.finish(r) for r in claim.requests]
+    sums = _sums(finished)
+    assert sums is not None
+    values = hand.results._store(finished) | sums
     await hand.close()
     return values | release_values(claim.token, claim.first)
 
@@ -92,7 +96,12 @@ async def plan_of(name: str, connection: Connection[TupleRow], queue: Queue, bat
     values: dict[str, Any] = {"models": [1], "tenant_id": 1, "batch_id": batches[0], "first": 0, "lease_seconds": 60.0}
     values |= claim_values(batches[1])
     values |= await store_values(queue.dsn, batches[2])
-    return Prepared(connection, getattr(statements, name)).plan(values)
+    return Prepared(connection, text_of(name)).plan(values)
+
+
+def text_of(name: str) -> str:
+    text: str = getattr(storing if name in ("STORE", "STORE_WHOLE", "RELEASE") else statements, name)
+    return text
 
 
 @pytest.mark.parametrize(
@@ -100,6 +109,7 @@ async def plan_of(name: str, connection: Connection[TupleRow], queue: Queue, bat
     [
         ("CLAIM", {"segment_ready"}),
         ("STORE", {"lease_pkey"}),
+        ("STORE_WHOLE", {"lease_pkey"}),
         ("RELEASE", {"lease_pkey"}),
         ("HEARTBEAT", {"lease_pkey"}),
         ("MISSING", set()),
@@ -119,17 +129,17 @@ async def test_plans_go_by_index(name: str, wanted: set[str], queue: Queue, work
     assert sum(n.get("Rows Removed by Join Filter", 0) for n in nodes(plan)) == 0
 
 
-@pytest.mark.parametrize("name", ["CLAIM", "STORE", "MISSING", "LINE"])
+@pytest.mark.parametrize("name", ["CLAIM", "STORE", "STORE_WHOLE", "MISSING", "LINE"])
 async def test_a_plan_made_while_empty_is_cured(name: str, queue: Queue, worker: Connection[TupleRow]) -> None:
     """Analysed while empty, planned, filled: what DISCARD PLANS brings back touches what an analysed database's plan does."""
     queue.connection.execute("ANALYZE")
     values = claim_values(0) | {"models": [1], "tenant_id": 1, "batch_id": 0, "first": 0}
-    prepared = Prepared(worker, getattr(statements, name))
+    prepared = Prepared(worker, text_of(name))
     empty: dict[str, Any] = {n: [] for n in prepared.names} | {"worker_id": 1, "instance_id": 1}
-    prepared.plan(empty | values)
+    prepared.plan(empty | values | ({"batches": []} if name.startswith("STORE") else {}))
     batches = grow(queue)
     full = values | {"batches": [batches[1]], "batch_id": batches[0]}
-    if name == "STORE":
+    if name.startswith("STORE"):
         full |= await store_values(queue.dsn, batches[2])
     stale = buffers(prepared.plan(empty | full))
 
