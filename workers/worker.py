@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from psycopg import Error
 
-from scheduler.admission import Admit, Hold
+from scheduler.admission import Admit, Hold, Policy
 from scheduler.headroom import Headroom
 from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
@@ -33,12 +34,16 @@ EVERY_SECONDS: Final = 0.25
 
 @dataclass
 class Worker:
-    """Serves one instance. `run` returns when `stopping` was set and everything held is stored or handed back."""
+    """Serves one instance. `run` returns when `stopping` was set and everything held is stored or handed back.
+
+    `headroom_for` makes what decides from the instance's policy; only a measurement puts something else in its place.
+    """
 
     settings: Settings
     instance: Instance
     engine: Engine
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    headroom_for: Callable[[Policy], Headroom] = Headroom
 
     def __post_init__(self) -> None:
         settings, worker_id = self.settings, self.instance.worker_id
@@ -50,7 +55,7 @@ class Worker:
         self.runs = Runs(self.engine, self.held, self.outgoing, self.status, settings.max_attempts, self._ended)
         self.signals = Signals(self.engine, self.instance)
         self.waiting = Waiting(self.runs)
-        self.headroom = Headroom(policy_of(settings, self.instance))
+        self.headroom = self.headroom_for(policy_of(settings, self.instance))
         self.deciding = Deciding(
             self.headroom, self.signals, self.status, self.line, self.runs, self.waiting.count, self._decided
         )

@@ -1,0 +1,159 @@
+"""Chat beside batch work on this machine: `python -m benchmarks.beside_live` (about eleven minutes; `make bench-headroom`).
+
+Chat alone, beside batch work under our policy, ungated, in a fixed window, and batch work alone: the same chats, one after the other, on one
+vLLM. Chat streams through our gateway, batches come over the REST API, and the worker is the production one in every phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.beside_live.chat import Heard, replay
+from benchmarks.beside_live.figures import Phase, phase_of
+from benchmarks.beside_live.load import Stretch, batch_lines, chats, stretches
+from benchmarks.beside_live.product import Product, keep_to_the_first_processor
+from benchmarks.beside_live.report import table, verdicts
+from benchmarks.beside_live.server import ROOT, Server
+from benchmarks.beside_live.weights import model_directory
+from scheduler.simulator.traces import load
+
+BUILD: Final = ROOT / "build" / "beside-live"
+TRACES: Final = ROOT / "benchmarks" / "traces"
+TRACE_SECONDS: Final = 600.0
+
+
+@dataclass
+class Run:
+    """What all phases share."""
+
+    server: Server
+    product: Product
+    phase: list[Stretch]
+    share: float
+    lines: int
+    seed: int
+
+    def measured(self, name: str, rule: str | None, *, has_chat: bool = True, opens_after: float = 0.0) -> Phase:
+        """Run one phase to its end. `rule` starts a worker for it; None leaves the one that runs."""
+        batch = self.product.submit(batch_lines(self.lines, name, self.seed)) if name != "alone" else None
+        if rule is not None:
+            self.product.rest()
+            self.product.work(rule, time.time() + opens_after)
+        began_at, phase = time.time(), self.phase
+        heard, counted = asyncio.run(self._replayed(name, phase if has_chat else []))
+        ended_at = time.time()
+        done = self._clear(batch)
+        return phase_of(name, phase, heard, counted, self._log(began_at, ended_at), done)
+
+    async def _replayed(self, name: str, busy: Sequence[Stretch]) -> tuple[list[Heard], list[int]]:
+        begun = time.monotonic()
+        trace = load("conv", TRACES, TRACE_SECONDS)
+        chatting = asyncio.create_task(
+            replay(self.product.url, self.product.key, chats(trace, busy, self.share, self.seed), name, begun)
+        )
+        counted = [await asyncio.to_thread(self.server.tokens)]
+        for stretch in self.phase:
+            await asyncio.sleep(begun + stretch.end - time.monotonic())
+            counted.append(await asyncio.to_thread(self.server.tokens))
+        return await chatting, counted
+
+    def _clear(self, batch: str | None) -> int:
+        """Nothing of this phase may run in the next one. Returns how many batch requests were completed."""
+        done = 0 if batch is None else int(self.product.cancel(batch)["request_counts"]["completed"])
+        while not self.server.is_idle():
+            time.sleep(0.1)
+        return done
+
+    def _log(self, begin: float, end: float) -> list[dict[str, Any]]:
+        if not self.product.log.exists():
+            return []
+        lines = (json.loads(line) for line in self.product.log.read_text().splitlines())
+        return [line for line in lines if begin <= line["at"] < end]
+
+
+def main() -> None:
+    arguments = _arguments()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    decisions = BUILD / "decisions.jsonl"
+    decisions.unlink(missing_ok=True)
+    model = model_directory(BUILD)
+    with (BUILD / "vllm.log").open("w") as log:
+        server = Server.start(model, BUILD, log, arguments.flags.split())
+        keep_to_the_first_processor()
+        product = None
+        try:
+            product = Product.start(server.url, arguments.slots, _options(arguments.option), decisions)
+            run = Run(
+                server,
+                product,
+                stretches(arguments.times, arguments.stretch),
+                arguments.share,
+                arguments.lines,
+                arguments.seed,
+            )
+            report(run, arguments)
+            (BUILD / "logs.txt").write_text(product.logs())
+        finally:
+            if product is not None:
+                product.remove()
+            server.stop()
+
+
+def report(run: Run, arguments: argparse.Namespace) -> None:
+    """Every phase, then the table, the aim and a JSON file."""
+    warm(run)
+    half = run.phase[-1].end / 2
+    rules: list[tuple[str, str | None, dict[str, Any]]] = [
+        ("alone", "ours", {}),
+        ("our policy", None, {}),
+        ("ungated", "always", {}),
+        ("window", "always", {"opens_after": half}),
+        ("batch alone", "always", {"has_chat": False}),
+    ]
+    phases = {}
+    for name, rule, options in rules:
+        if arguments.only and name not in arguments.only.split(","):
+            continue
+        print(f"{name} …", flush=True)
+        phases[name] = run.measured(name, rule, **options)
+        print(json.dumps(asdict(phases[name])), flush=True)
+    (BUILD / "figures.json").write_text(json.dumps({n: asdict(p) for n, p in phases.items()}, indent=1))
+    alone, reference = phases.get("alone"), phases.get("batch alone")
+    if alone and reference:
+        print(table(list(phases.values()), alone, reference))
+        if "our policy" in phases:
+            print("\n".join(verdicts(phases["our policy"], alone, reference)))
+
+
+def warm(run: Run) -> None:
+    """Let every part have run once before anything is measured."""
+    asyncio.run(replay(run.product.url, run.product.key, chats(load("conv", TRACES, 60), run.phase[:1], 0.05, 1), "warm", time.monotonic() - 1000))
+
+
+def _options(given: list[str]) -> dict[str, float]:
+    return {name: float(value) for name, _, value in (option.partition("=") for option in given)}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int, default=3, help="busy and idle stretches of a phase")
+    parser.add_argument("--stretch", type=float, default=20.0, help="seconds of each")
+    parser.add_argument("--share", type=float, default=0.35, help="of the trace's arrivals")
+    parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--lines", type=int, default=1000, help="requests of a batch")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="phases, with commas between")
+    parser.add_argument("--flags", default="--max-num-seqs 32 --max-num-batched-tokens 256", help="for vLLM")
+    parser.add_argument("--option", action="append", default=["chunk_tokens=256"], help="of the instance")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
