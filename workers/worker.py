@@ -30,6 +30,8 @@ from workers.signals import Signals
 
 log = structlog.get_logger()
 EVERY_SECONDS: Final = 0.25
+# A decision follows each sample of the engine; this late it is made without one.
+DECIDE_WITHIN_SECONDS: Final = 0.35
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Worker:
         self.line = Line(self.claims)
         self.held = Held()
         self.runs = Runs(self.engine, self.held, self.outgoing, self.status, settings.max_attempts, self._ended)
-        self.signals = Signals(self.engine, self.instance)
+        self.signals = Signals(self.engine, self.instance, self._sampled)
         self.waiting = Waiting(self.runs)
         self.headroom = self.headroom_for(policy_of(settings, self.instance))
         self.deciding = Deciding(
@@ -63,7 +65,7 @@ class Worker:
             self.waiting, self.deciding, self.line, self.claims, self.runs, self.outgoing,
             settings.claim_horizon_seconds, self.stopping,
         )  # fmt: skip
-        self.decide = Loop("decide", self.deciding.step, EVERY_SECONDS)
+        self.decide = Loop("decide", self.deciding.step, DECIDE_WITHIN_SECONDS)
         self.feed = Loop("feed", self.feeding.step, EVERY_SECONDS)
 
     async def run(self) -> None:
@@ -88,6 +90,10 @@ class Worker:
     def look_again(self) -> None:
         """There may be new work: decide and claim at once."""
         self.line.look_again()
+        self.decide.wake.set()
+
+    def _sampled(self) -> None:
+        """What the engine says is new: decide on it."""
         self.decide.wake.set()
 
     def _ended(self) -> None:
