@@ -17,16 +17,16 @@ from typing import Any, Final
 
 from benchmarks.beside_live.chat import Heard, replay
 from benchmarks.beside_live.figures import Phase, phase_of
-from benchmarks.beside_live.load import Stretch, batch_lines, chats, stretches
+from benchmarks.beside_live.load import TRACE_SECONDS, Stretch, batch_lines, chats, stretches
 from benchmarks.beside_live.product import Product, keep_to_the_first_processor
 from benchmarks.beside_live.report import table, verdicts
 from benchmarks.beside_live.server import ROOT, Server
 from benchmarks.beside_live.weights import model_directory
-from scheduler.simulator.traces import load
+from scheduler.simulator.traces import Arrival, load
 
 BUILD: Final = ROOT / "build" / "beside-live"
 TRACES: Final = ROOT / "benchmarks" / "traces"
-TRACE_SECONDS: Final = 600.0
+LEAD_SECONDS: Final = 6.0
 
 
 @dataclass
@@ -41,16 +41,17 @@ class Run:
     seed: int
 
     def measured(self, name: str, rule: str | None, *, has_chat: bool = True, opens_after: float = 0.0) -> Phase:
-        """Run one phase to its end. `rule` starts a worker for it; None leaves the one that runs."""
+        """Run one phase to its end. `rule` starts a worker for it; None leaves the one that runs. Batch work begins some seconds before."""
         batch = self.product.submit(batch_lines(self.lines, name, self.seed)) if name != "alone" else None
+        began_at = time.time() + LEAD_SECONDS
         if rule is not None:
             self.product.rest()
-            self.product.work(rule, time.time() + opens_after)
-        began_at, phase = time.time(), self.phase
-        heard, counted = asyncio.run(self._replayed(name, phase if has_chat else []))
+            self.product.work(rule, began_at + opens_after if opens_after else 0.0)
+        time.sleep(max(0.0, began_at - time.time()))
+        heard, counted = asyncio.run(self._replayed(name, self.phase if has_chat else []))
         ended_at = time.time()
         done = self._clear(batch)
-        return phase_of(name, phase, heard, counted, self._log(began_at, ended_at), done)
+        return phase_of(name, self.phase, heard, counted, self._log(began_at, ended_at), done)
 
     async def _replayed(self, name: str, busy: Sequence[Stretch]) -> tuple[list[Heard], list[int]]:
         begun = time.monotonic()
@@ -133,8 +134,9 @@ def report(run: Run, arguments: argparse.Namespace) -> None:
 
 
 def warm(run: Run) -> None:
-    """Let every part have run once before anything is measured."""
-    asyncio.run(replay(run.product.url, run.product.key, chats(load("conv", TRACES, 60), run.phase[:1], 0.05, 1), "warm", time.monotonic() - 1000))
+    """Let every part have run before anything is measured."""
+    few = [Arrival(0.0, prompt, 4) for prompt in (10, 100, 250)]
+    asyncio.run(replay(run.product.url, run.product.key, few, "warm", time.monotonic()))
 
 
 def _options(given: list[str]) -> dict[str, float]:
@@ -145,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=3, help="busy and idle stretches of a phase")
     parser.add_argument("--stretch", type=float, default=20.0, help="seconds of each")
-    parser.add_argument("--share", type=float, default=0.35, help="of the trace's arrivals")
+    parser.add_argument("--share", type=float, default=0.4, help="of the trace's arrivals")
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--lines", type=int, default=1000, help="requests of a batch")
     parser.add_argument("--seed", type=int, default=1)

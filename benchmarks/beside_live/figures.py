@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
@@ -11,8 +11,9 @@ from typing import Any, Final
 from benchmarks.beside_live.chat import Heard
 from benchmarks.beside_live.load import Stretch
 
+MOMENT_SECONDS: Final = 1.0
 FLAP_SECONDS: Final = 5.0
-PASSING: Final = "full"
+FEEDING: Final = (None, "full")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,17 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How the worker's decisions went. A stop is the first hold after an admission; `full` (no room for another prompt at the
-    moment) is the feed at work and counts apart. A flap is a stop within five seconds of its start.
+    """How the worker's decisions went. `full` is the feed at work, not a hold: there is no room for another prompt at the moment.
+
+    A hold shorter than a second lets a live prompt pass (`moments`); a longer one is a stop, and its end a start. A stop within five
+    seconds of the last start is a flap. `held` are decisions by reason.
     """
 
     decisions: int = 0
+    moments: int = 0
     stops: int = 0
     starts: int = 0
     flaps: int = 0
-    passing: int = 0
     held: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -75,20 +78,31 @@ def rate(tokens: Sequence[int], phase: Sequence[Stretch], *, busy: bool | None =
 
 def admission(lines: Sequence[Mapping[str, Any]]) -> Admission:
     """From the worker's log of a phase, in order of time."""
-    stops = starts = flaps = passing = 0
-    was, started_at = None, float("-inf")
-    for line in lines:
-        reason = line["reason"]
-        if reason == PASSING:
-            passing += 1
+    moments = stops = starts = flaps = 0
+    started_at = float("-inf")
+    for begin, end in holds(lines):
+        if end is not None and end - begin < MOMENT_SECONDS:
+            moments += 1
             continue
-        if was is not None and reason is None:
-            starts, started_at = starts + 1, line["at"]
-        elif was is None and reason is not None:
-            stops, flaps = stops + 1, flaps + (line["at"] - started_at < FLAP_SECONDS)
-        was = reason
+        stops, flaps = stops + 1, flaps + (begin - started_at < FLAP_SECONDS)
+        if end is not None:
+            starts, started_at = starts + 1, end
     held = Counter(line["reason"] for line in lines if line["reason"] is not None)
-    return Admission(len(lines), stops, starts, flaps, passing, dict(held))
+    return Admission(len(lines), moments, stops, starts, flaps, dict(held))
+
+
+def holds(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float | None]]:
+    """When each hold began and ended; no end for one that the log's end cuts."""
+    begin: float | None = None
+    for line in lines:
+        if line["reason"] in FEEDING:
+            if begin is not None:
+                yield begin, line["at"]
+            begin = None
+        elif begin is None:
+            begin = line["at"]
+    if begin is not None:
+        yield begin, None
 
 
 def phase_of(

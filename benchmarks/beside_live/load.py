@@ -13,6 +13,8 @@ from scheduler.simulator.traces import Arrival, batch_work, seeded, thin
 
 MODEL: Final = "smollm2-135m-instruct"
 SCALE: Final = 8
+TRACE_BEGIN: Final = 600.0
+TRACE_SECONDS: Final = 900.0
 MOST_PROMPT: Final = 1200
 MOST_OUTPUT: Final = 128
 WORDS: Final = (
@@ -39,9 +41,9 @@ def stretches(times: int, seconds: float) -> list[Stretch]:
 
 
 def chats(trace: Sequence[Arrival], phase: Sequence[Stretch], share: float, seed: int) -> list[Arrival]:
-    """The trace's arrivals, thinned to a share and made shorter, run through the busy stretches one after the other."""
+    """The trace's arrivals from its tenth minute on, thinned to a share and made shorter, through the busy stretches one after the other."""
     kept = thin(list(trace), share, seeded(seed))
-    placed, passed = list[Arrival](), 0.0
+    placed, passed = list[Arrival](), TRACE_BEGIN
     for stretch in phase:
         if stretch.is_busy:
             here = (a for a in kept if passed <= a.at < passed + stretch.seconds)

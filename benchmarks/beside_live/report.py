@@ -12,7 +12,7 @@ TTFT_MARGIN_SECONDS: Final = 0.010
 IDLE_SHARE: Final = 0.80
 HEAD: Final = (
     "| phase | first token p50 / p95 / p99, ms | × alone | between tokens p50 / p95 / p99, ms | × alone | batch tokens/s idle | of batch alone "
-    "| with chat | over all | stops, starts, flaps a minute |"
+    "| with chat | over all | stops, starts, flaps, moments a minute |"
 )
 
 
@@ -35,7 +35,7 @@ def _row(phase: Phase, alone: Phase, reference: Phase) -> str:
         "–" if idle is None or not reference.batch_rate else f"{idle / reference.batch_rate:.0%}",
         "–" if phase.busy_rate is None else f"{phase.busy_rate:.0f}",
         f"{phase.batch_rate:.0f}",
-        f"{a.stops / minutes:.1f}, {a.starts / minutes:.1f}, {a.flaps / minutes:.1f}" if a.decisions else "–",
+        ", ".join(f"{n / minutes:.1f}" for n in (a.stops, a.starts, a.flaps, a.moments)) if a.decisions else "–",
     ]
     return f"| {' | '.join(cells)} |"
 
