@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.beside_live.chat import Heard, replay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -18,8 +18,9 @@ TRACE_SECONDS: Final = 900.0
 MOST_PROMPT: Final = 1200
 MOST_OUTPUT: Final = 128
 WORDS: Final = (
-    "time people water house world number light point north river small large night story field plant green paper stone music"
-).split()
+    "time", "people", "water", "house", "world", "number", "light", "point", "north", "river",
+    "small", "large", "night", "story", "field", "plant", "green", "paper", "stone", "music",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,4 @@ def _body(text: str, output: int) -> dict[str, Any]:
 
 def _words(random: Random, count: int) -> str:
     """Words of one token each."""
-    return " ".join(_picked(random, count))
-
-
-def _picked(random: Random, count: int) -> Iterator[str]:
-    return (random.choice(WORDS) for _ in range(count))
+    return " ".join(random.choice(WORDS) for _ in range(count))

@@ -41,7 +41,9 @@ class Lesson:
         n = self.iterations
         if self.seconds < LESSON_SECONDS or not n:
             return False
-        model.learn(self.seconds * 1000 / n, self.sequences / n, self.kv / n, max(0.0, self.prompt) / n, self.attention / n)
+        model.learn(
+            self.seconds * 1000 / n, self.sequences / n, self.kv / n, max(0.0, self.prompt) / n, self.attention / n
+        )
         return True
 
 

@@ -119,7 +119,9 @@ def test_a_passing_wait_is_a_moment_and_a_full_feed_no_hold() -> None:
 
 
 def test_a_stop_soon_after_its_start_is_a_flap() -> None:
-    log = lines((0, None), (10, "live_waiting"), (12, None), (16, "no_signal"), (18, None), (30, "live_waiting"), (32, None))
+    log = lines(
+        (0, None), (10, "live_waiting"), (12, None), (16, "no_signal"), (18, None), (30, "live_waiting"), (32, None)
+    )
     found = admission(log)
 
     assert (found.stops, found.starts, found.flaps, found.moments) == (3, 3, 1, 0)
