@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from benchmarks.beside_live.chat import Heard, replay
@@ -26,6 +28,9 @@ from scheduler.simulator.traces import Arrival, load
 BUILD: Final = ROOT / "build" / "beside-live"
 TRACES: Final = ROOT / "benchmarks" / "traces"
 LEAD_SECONDS: Final = 6.0
+ALONE: Final = "chat alone"
+OURS: Final = "our policy"
+REFERENCE: Final = "batch alone"
 
 
 @dataclass
@@ -34,32 +39,42 @@ class Run:
 
     server: Server
     product: Product
-    phase: list[Stretch]
+    trace: list[Arrival]
     share: float
     lines: int
     seed: int
 
-    def measured(self, name: str, rule: str | None, *, has_chat: bool = True, opens_after: float = 0.0) -> Phase:
+    def measured(
+        self,
+        name: str,
+        rule: str | None,
+        phase: Sequence[Stretch],
+        *,
+        has_chat: bool = True,
+        has_batch: bool = True,
+        opens_after: float = 0.0,
+    ) -> Phase:
         """Run one phase to its end. `rule` starts a worker for it; None leaves the one that runs. Batch work begins some seconds before."""
-        batch = self.product.submit(batch_lines(self.lines, name, self.seed)) if name != "alone" else None
+        batch = self.product.submit(batch_lines(self.lines, name, self.seed)) if has_batch else None
         began_at = time.time() + LEAD_SECONDS
         if rule is not None:
             self.product.rest()
             self.product.work(rule, began_at + opens_after if opens_after else 0.0)
         time.sleep(max(0.0, began_at - time.time()))
-        heard, counted = asyncio.run(self._replayed(name, self.phase if has_chat else []))
+        heard, counted = asyncio.run(self._replayed(name, phase, has_chat=has_chat))
         ended_at = time.time()
         done = self._clear(batch)
-        return phase_of(name, self.phase, heard, counted, self._log(began_at, ended_at), done)
+        heard_in_full = {"began_at": began_at, "chats": [asdict(h) for h in heard]}
+        (BUILD / f"{name.replace(' ', '-')}.json").write_text(json.dumps(heard_in_full))
+        return phase_of(name, phase, heard, counted, self._log(began_at, ended_at), done)
 
-    async def _replayed(self, name: str, busy: Sequence[Stretch]) -> tuple[list[Heard], list[int]]:
+    async def _replayed(self, name: str, phase: Sequence[Stretch], *, has_chat: bool) -> tuple[list[Heard], list[int]]:
+        """What the chats heard, and the engine's tokens at the begin and at the end of every stretch."""
+        offered = chats(self.trace, phase, self.share, self.seed) if has_chat else []
         begun = time.monotonic()
-        trace = load("conv", TRACES, TRACE_SECONDS)
-        chatting = asyncio.create_task(
-            replay(self.product.url, self.product.key, chats(trace, busy, self.share, self.seed), name, begun)
-        )
+        chatting = asyncio.create_task(replay(self.product.url, self.product.key, offered, name, begun))
         counted = [await asyncio.to_thread(self.server.tokens)]
-        for stretch in self.phase:
+        for stretch in phase:
             await asyncio.sleep(begun + stretch.end - time.monotonic())
             counted.append(await asyncio.to_thread(self.server.tokens))
         return await chatting, counted
@@ -84,21 +99,15 @@ def main() -> None:
     decisions = BUILD / "decisions.jsonl"
     decisions.unlink(missing_ok=True)
     model = model_directory(BUILD)
+    trace = load("conv", TRACES, TRACE_SECONDS)
     with (BUILD / "vllm.log").open("w") as log:
         server = Server.start(model, BUILD, log, arguments.flags.split())
         keep_to_the_first_processor()
         product = None
         try:
             product = Product.start(server.url, arguments.slots, _options(arguments.option), decisions)
-            run = Run(
-                server,
-                product,
-                stretches(arguments.times, arguments.stretch),
-                arguments.share,
-                arguments.lines,
-                arguments.seed,
-            )
-            report(run, arguments)
+            warm(product)
+            report(Run(server, product, trace, arguments.share, arguments.lines, arguments.seed), arguments)
             (BUILD / "logs.txt").write_text(product.logs())
         finally:
             if product is not None:
@@ -106,36 +115,38 @@ def main() -> None:
             server.stop()
 
 
-def report(run: Run, arguments: argparse.Namespace) -> None:
-    """Every phase, then the table, the aim and a JSON file."""
-    warm(run)
-    half = run.phase[-1].end / 2
-    rules: list[tuple[str, str | None, dict[str, Any]]] = [
-        ("alone", "ours", {}),
-        ("our policy", None, {}),
-        ("ungated", "always", {}),
-        ("window", "always", {"opens_after": half}),
-        ("batch alone", "always", {"has_chat": False}),
+def plan(arguments: argparse.Namespace) -> list[tuple[str, str | None, list[Stretch], dict[str, Any]]]:
+    """The phases in order. Our worker is there during chat alone, as in production: that is how it learns what is owed."""
+    phase = stretches(arguments.times, arguments.stretch)
+    rules: list[tuple[str, str | None, list[Stretch], dict[str, Any]]] = [
+        (ALONE, "ours", phase, {"has_batch": False}),
+        (OURS, None, phase, {}),
+        ("ungated", "always", phase, {}),
+        ("fixed window", "always", phase, {"opens_after": phase[-1].end / 2}),
+        (REFERENCE, "always", phase[:2], {"has_chat": False}),
     ]
-    phases = {}
-    for name, rule, options in rules:
-        if arguments.only and name not in arguments.only.split(","):
-            continue
-        print(f"{name} …", flush=True)
-        phases[name] = run.measured(name, rule, **options)
-        print(json.dumps(asdict(phases[name])), flush=True)
-    (BUILD / "figures.json").write_text(json.dumps({n: asdict(p) for n, p in phases.items()}, indent=1))
-    alone, reference = phases.get("alone"), phases.get("batch alone")
-    if alone and reference:
-        print(table(list(phases.values()), alone, reference))
-        if "our policy" in phases:
-            print("\n".join(verdicts(phases["our policy"], alone, reference)))
+    return [rule for rule in rules if not arguments.only or rule[0] in arguments.only.split(",")]
 
 
-def warm(run: Run) -> None:
+def report(run: Run, arguments: argparse.Namespace) -> None:
+    """Every phase, kept as soon as it is over; then the table and the aim."""
+    about = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "arguments": vars(arguments)}
+    phases = dict[str, Phase]()
+    for name, rule, phase, options in plan(arguments):
+        print(f"{name}: {phase[-1].end:.0f} s", flush=True)
+        phases[name] = run.measured(name, rule, phase, **options)
+        figures = {"about": about | {"load": os.getloadavg()}, "phases": {n: asdict(p) for n, p in phases.items()}}
+        (BUILD / "figures.json").write_text(json.dumps(figures, indent=1))
+    if ALONE in phases and REFERENCE in phases:
+        print(table(list(phases.values()), phases[ALONE], phases[REFERENCE]))
+        if OURS in phases:
+            print("\n".join(verdicts(phases[OURS], phases[ALONE], phases[REFERENCE])))
+
+
+def warm(product: Product) -> None:
     """Let every part have run before anything is measured."""
     few = [Arrival(0.0, prompt, 4) for prompt in (10, 100, 250)]
-    asyncio.run(replay(run.product.url, run.product.key, few, "warm", time.monotonic()))
+    asyncio.run(replay(product.url, product.key, few, "warm", time.monotonic()))
 
 
 def _options(given: list[str]) -> dict[str, float]:

@@ -101,6 +101,8 @@ def _environment(build: Path) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "1" if last <= 1 else f"1-{last}",
         "VLLM_CACHE_ROOT": str(build / "cache"),
+        # What this build compiled ahead of time it cannot load again (0.32.0): it would compile for a minute at every start.
+        "VLLM_USE_AOT_COMPILE": "0",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
