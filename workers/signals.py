@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Final
 
@@ -20,10 +21,14 @@ EVERY_SECONDS: Final = 0.25
 
 @dataclass
 class Signals:
-    """Samples the engine four times a second, on its own, so that a slow engine does not slow the decision."""
+    """Samples the engine four times a second, on its own, so that a slow engine does not slow the decision.
+
+    `sampled` is called after every try, so that a decision rests on what was read a moment ago.
+    """
 
     engine: Engine
     instance: Instance
+    sampled: Callable[[], None] = lambda: None
     _load: EngineLoad | None = None
     _loaded_at: float = 0.0
 
@@ -45,6 +50,7 @@ class Signals:
             self._loaded_at = begun
         except Unavailable:
             pass
+        self.sampled()
         return 0
 
     def read(self, around: Surroundings, *, paused: bool, pressed: bool) -> Readings:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from psycopg import Error
 
-from scheduler.admission import Admit, Hold
+from scheduler.admission import Admit, Hold, Policy
 from scheduler.headroom import Headroom
 from scheduler.queue.claims import Claims
 from scheduler.queue.results import Results
@@ -30,16 +31,22 @@ from workers.signals import Signals
 
 log = structlog.get_logger()
 EVERY_SECONDS: Final = 0.25
+# A decision follows each sample of the engine; this late it is made without one.
+DECIDE_WITHIN_SECONDS: Final = 0.35
 
 
 @dataclass
 class Worker:
-    """Serves one instance. `run` returns when `stopping` was set and everything held is stored or handed back."""
+    """Serves one instance. `run` returns when `stopping` was set and everything held is stored or handed back.
+
+    `headroom_for` makes what decides from the instance's policy; only a measurement puts something else in its place.
+    """
 
     settings: Settings
     instance: Instance
     engine: Engine
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    headroom_for: Callable[[Policy], Headroom] = Headroom
 
     def __post_init__(self) -> None:
         settings, worker_id = self.settings, self.instance.worker_id
@@ -49,9 +56,9 @@ class Worker:
         self.line = Line(self.claims)
         self.held = Held()
         self.runs = Runs(self.engine, self.held, self.outgoing, self.status, settings.max_attempts, self._ended)
-        self.signals = Signals(self.engine, self.instance)
+        self.signals = Signals(self.engine, self.instance, self._sampled)
         self.waiting = Waiting(self.runs)
-        self.headroom = Headroom(policy_of(settings, self.instance))
+        self.headroom = self.headroom_for(policy_of(settings, self.instance))
         self.deciding = Deciding(
             self.headroom, self.signals, self.status, self.line, self.runs, self.waiting.count, self._decided
         )
@@ -59,7 +66,7 @@ class Worker:
             self.waiting, self.deciding, self.line, self.claims, self.runs, self.outgoing,
             settings.claim_horizon_seconds, self.stopping,
         )  # fmt: skip
-        self.decide = Loop("decide", self.deciding.step, EVERY_SECONDS)
+        self.decide = Loop("decide", self.deciding.step, DECIDE_WITHIN_SECONDS)
         self.feed = Loop("feed", self.feeding.step, EVERY_SECONDS)
 
     async def run(self) -> None:
@@ -101,6 +108,10 @@ class Worker:
     def look_again(self) -> None:
         """There may be new work: decide and claim at once."""
         self.line.look_again()
+        self.decide.wake.set()
+
+    def _sampled(self) -> None:
+        """What the engine says is new: decide on it."""
         self.decide.wake.set()
 
     def _ended(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.admission import EngineReading, OwnLoad
@@ -10,6 +10,41 @@ from scheduler.headroom.feed import Feed
 from scheduler.headroom.iteration_model import IterationModel
 
 LEAST_SECONDS: Final = 0.02
+LESSON_SECONDS: Final = 1.0
+
+
+@dataclass
+class Lesson:
+    """Sums over samples in a row while the engine was busy. `sequences`, `kv` and `attention` are summed over the iterations.
+
+    vLLM counts a prompt when it has been read to its end, and all of it then: between two samples there may be none of a prompt
+    that was read, or all of one that was read before. Over a second or more that evens out.
+    """
+
+    seconds: float = 0.0
+    iterations: int = 0
+    sequences: float = 0.0
+    kv: float = 0.0
+    prompt: float = 0.0
+    attention: float = 0.0
+
+    def add(self, seconds: float, n: int, running: float, kv: float, prompt: float, attention: float) -> None:
+        self.seconds += seconds
+        self.iterations += n
+        self.sequences += running * n
+        self.kv += kv * n
+        self.prompt += prompt
+        self.attention += attention
+
+    def teach(self, model: IterationModel) -> bool:
+        """Once it is long enough; then it is over."""
+        n = self.iterations
+        if self.seconds < LESSON_SECONDS or not n:
+            return False
+        model.learn(
+            self.seconds * 1000 / n, self.sequences / n, self.kv / n, max(0.0, self.prompt) / n, self.attention / n
+        )
+        return True
 
 
 @dataclass
@@ -19,10 +54,11 @@ class Counters:
     last: EngineReading | None = None
     at: float = 0.0
     pace: float = 0.0
+    lesson: Lesson = field(default_factory=Lesson)
 
     def forget(self) -> None:
         """Samples stopped: the next one starts anew."""
-        self.last = None
+        self.last, self.lesson = None, Lesson()
 
     def iteration(self, now: float) -> float | None:
         """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then."""
@@ -44,13 +80,16 @@ class Counters:
         if n < 0 or tokens < 0:
             return
         running = ((engine.running or 0) + (was.running or 0)) / 2
-        prompt = max(0.0, tokens - running * n)
-        feed.see(prompt / seconds, own.mine / own.total if own.total else 1.0, seconds)
+        prompt = tokens - running * n
+        feed.see(max(0.0, prompt) / seconds, own.mine / own.total if own.total else 1.0, seconds)
         attention = feed.attention(was.iterations or 0, engine.iterations or 0)
         self.pace = n / seconds
-        if n and engine.running and was.running:
-            kv = (cache(engine) + cache(was)) / 2
-            model.learn(seconds * 1000 / n, running, kv, prompt / n, attention / n)
+        if not (engine.running and was.running):
+            self.lesson = Lesson()
+            return
+        self.lesson.add(seconds, n, running, (cache(engine) + cache(was)) / 2, prompt, attention)
+        if self.lesson.teach(model):
+            self.lesson = Lesson()
 
 
 def cache(engine: EngineReading) -> float:

@@ -1,0 +1,42 @@
+"""When a worker decides: on every sample of the engine, not at times of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.admission import Admit, Hold
+from slackwater.explain import Reason
+from tests.integration.workers.serving import serving
+from tests.integration.workers.test_worker import served_by
+from tests.scenario import Scenario
+from tests.upstream import Upstream
+from tests.waiting import until_async
+
+PAGE = "vllm:num_requests_running %d\nvllm:num_requests_waiting %d\n"
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        yield upstream
+
+
+async def test_a_decision_follows_each_sample_of_the_engine(dsn: str, upstream: Upstream) -> None:
+    """The loop's own interval is an hour here: nothing but the samples makes it decide."""
+    scenario = Scenario.on(dsn)
+    served_by(scenario, upstream)
+    upstream.metrics = PAGE % (0, 0)
+    async with serving(dsn, "up") as worker:
+        worker.decide.interval_seconds = 3600.0
+        await until_async(lambda: isinstance(worker.deciding.decision, Admit))
+        upstream.metrics = PAGE % (1, 2)
+        await until_async(lambda: _reason(worker.deciding.decision) is Reason.LIVE_WAITING)
+        upstream.metrics = PAGE % (0, 0)
+        await until_async(lambda: isinstance(worker.deciding.decision, Admit))
+    scenario.close()
+
+
+def _reason(decision: Admit | Hold) -> Reason | None:
+    return decision.reason if isinstance(decision, Hold) else None
