@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import signal
 import subprocess
@@ -106,7 +107,9 @@ class Cluster:
         pids = [server, *map(int, children)]
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for pid in pids:
-                os.kill(pid, number)
+                # A backend whose client left meanwhile ends as soon as it may.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
             if number is signal.SIGSTOP:
                 time.sleep(seconds)
 
