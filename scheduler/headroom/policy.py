@@ -6,7 +6,7 @@ One `Headroom` stands for one worker on one instance. Nothing in it reads a cloc
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from typing import Final
 
 from scheduler.admission import Admit, EngineReading, Hold, OwnLoad, Policy, Readings
@@ -18,14 +18,11 @@ from scheduler.headroom.iteration_model import IterationModel
 from scheduler.headroom.objectives import QuietTimes
 from scheduler.headroom.outer_loop import OuterLoop
 from scheduler.headroom.slices import Row, Slice
+from scheduler.headroom.vetoes import Vetoes
 from slackwater.explain import Reason
 
-IDLE_SECONDS: Final = 2.0
-FOREIGN_SECONDS: Final = 2.0
-LONG_WAIT_SECONDS: Final = 4.0
 DECODE_SHARE: Final = 1.0
 KV_FULL_RATIO: Final = 0.85
-KV_EMERGENCY_RATIO: Final = 0.93
 BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
@@ -46,7 +43,6 @@ class Headroom:
     model: IterationModel = field(default_factory=IterationModel)
     outer: OuterLoop = field(default_factory=OuterLoop)
     quiet: QuietTimes = field(default_factory=QuietTimes)
-    gate: Gate = field(default_factory=Gate)
     feed: Feed = field(default_factory=Feed)
     counters: Counters = field(default_factory=Counters)
     target_ms: float = 0.0
@@ -55,15 +51,19 @@ class Headroom:
     def __post_init__(self) -> None:
         if self.in_engine:
             self.outer.least, self.outer.most = ENGINE_SHARES
+        self.vetoes = Vetoes(self.policy, self.in_engine)
         self._decided_at = 0.0
-        self._foreign_since: float | None = None
-        self._live_at: float | None = None
         self._valid_until = -inf
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
         cap = self.policy.prefill_cap_tokens or self.policy.chunk_tokens
         self.feed.start(prompt_tokens, self.counters.iteration(self._decided_at), cap)
+
+    @property
+    def gate(self) -> Gate:
+        """The hysteresis."""
+        return self.vetoes.gate
 
     @property
     def unprefilled(self) -> int:
@@ -73,66 +73,30 @@ class Headroom:
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
         self._decided_at = now
-        self.decision = fail_safe.missing(readings, self.policy) or self._veto(readings, own, now)
-        if isinstance(self.decision, Hold) and self.decision.reason is Reason.NO_SIGNAL:
+        missing = fail_safe.missing(readings, self.policy)
+        if missing is not None:
+            self.decision = missing
             self._valid_until = -inf
             self.counters.forget()
             self.feed.stop(now)
             return self.decision
+        veto = self._veto(readings, own, now)
         self._learn(readings, own, now)
-        if isinstance(self.decision, Admit):
-            self.decision = self._room(readings, own, now)
+        self.decision = veto or self._room(readings, own, now)
         valid = self.policy.max_age_seconds - fail_safe.oldest(readings, self.policy)[1]
         self._valid_until = now + valid
         if isinstance(self.decision, Admit):
             self.decision = replace(self.decision, valid_seconds=valid)
         return self.decision
 
-    # Vetoes
-
-    def _veto(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
-        if readings.paused:
-            return Hold(Reason.MODEL_PAUSED)
-        running, waiting = fail_safe.live(readings, own)
-        if running or waiting or self._live_at is None:
-            self._live_at = now if running or waiting else now - IDLE_SECONDS
-        if waiting > 0:
-            return self._live_waits(readings, own, waiting, now)
-        foreign = self._foreign(readings, own, now)
-        if foreign is not None:
-            return foreign
-        cooling = self.gate.cooling(now)
-        if cooling > 0:
-            self.feed.stop(now)
-            return Hold(Reason.LIVE_WAITING, f"live requests were waiting; {cooling:.1f} s of quiet to go")
-        if self.policy.mode == "strict" and running > 0:
-            return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
-        return Admit(0, 0)
-
-    def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
-        """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
-        was_long, lasted = self.gate.was_long, self.gate.close(waiting, now)
-        is_full = readings.engine is not None and cache(readings.engine) > KV_EMERGENCY_RATIO
-        is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine
+    def _veto(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
+        was_long = self.gate.was_long
+        found = self.vetoes.check(readings, own, now)
         if self.gate.was_long:
             self.feed.stop(now)
             if not was_long:
                 self.outer.queued()
-        return Hold(
-            Reason.LIVE_WAITING,
-            f"{waiting} live requests are waiting",
-            hand_back=is_long or is_full,
-            cancel_unprefilled=is_long or is_full,
-            cancel_decoding=ceil(own.mine / 4) if is_full else 0,
-        )
-
-    def _foreign(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
-        said = fail_safe.foreign(readings, self.policy, own)
-        if said is None:
-            self._foreign_since = None
-            return None
-        self._foreign_since = now if self._foreign_since is None else self._foreign_since
-        return Hold(Reason.FOREIGN_LOAD, said) if now - self._foreign_since >= FOREIGN_SECONDS else None
+        return found
 
     # Learning
 
@@ -155,10 +119,9 @@ class Headroom:
     def _room(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         engine = readings.engine
         assert engine is not None
-        assert self._live_at is not None
         running, _ = fail_safe.live(readings, own)
         most = self.policy.max_slots - running - own.others
-        is_idle = now - self._live_at >= IDLE_SECONDS
+        is_idle = self.vetoes.is_idle(now)
         if most <= 0:
             said = f"{running} live and {own.others} other batch requests fill {self.policy.max_slots} slots"
             return Hold(Reason.FULL, said)
@@ -250,7 +213,7 @@ class Headroom:
         return Slice(max(0, min(int(room), self.policy.chunk_tokens - used)), decode)
 
     def _slice_target(self, row: Row, now: float) -> float:
-        is_idle = self._live_at is not None and now - self._live_at >= IDLE_SECONDS and row.live_prompt == 0
+        is_idle = self.vetoes.is_idle(now) and row.live_prompt == 0
         return self._target(is_idle=is_idle)
 
     @property

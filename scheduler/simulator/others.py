@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,7 +50,18 @@ class Paced(AlwaysOn):
 
 
 @dataclass
-class NightWindow(Paced):
+class Gated(Paced):
+    """`n` in flight while the gate is open, looked at four times a second."""
+
+    def tick(self, replay: Replay) -> None:
+        self.slots = self.n if self.is_open(replay) else 0
+
+    @abstractmethod
+    def is_open(self, replay: Replay) -> bool: ...
+
+
+@dataclass
+class NightWindow(Gated):
     """`n` in flight in the quietest third of the trace, known in hindsight."""
 
     begins_at: float = 0.0
@@ -58,9 +70,8 @@ class NightWindow(Paced):
     def name(self) -> str:
         return f"night window, {self.n}"
 
-    def tick(self, replay: Replay) -> None:
-        is_night = 0 <= replay.now - self.begins_at < replay.seconds * NIGHT_SHARE
-        self.slots = self.n if is_night else 0
+    def is_open(self, replay: Replay) -> bool:
+        return 0 <= replay.now - self.begins_at < replay.seconds * NIGHT_SHARE
 
 
 def quietest(arrivals: list[Arrival], seconds: float) -> float:
@@ -71,7 +82,7 @@ def quietest(arrivals: list[Arrival], seconds: float) -> float:
 
 
 @dataclass
-class NvmlGate(Paced):
+class NvmlGate(Gated):
     """`n` in flight while the GPU is less busy than `below`."""
 
     below: float = 0.5
@@ -80,8 +91,8 @@ class NvmlGate(Paced):
     def name(self) -> str:
         return f"NVML gate <{self.below:.0%}, {self.n}"
 
-    def tick(self, replay: Replay) -> None:
-        self.slots = self.n if replay.signals.busy_ratio < self.below else 0
+    def is_open(self, replay: Replay) -> bool:
+        return replay.signals.busy_ratio < self.below
 
 
 @dataclass
@@ -130,21 +141,21 @@ class Aimd(Paced):
 
 
 @dataclass
-class Saturation(Paced):
+class Saturation(Gated):
     """A gate on cached engine metrics, as llm-d's: budget = 1 - max(waiting / 5, cache / 0.8), read every five seconds."""
 
     read_at: float = -1e9
+    saturation: float = 0.0
 
     @property
     def name(self) -> str:
         return f"saturation gate, {self.n}"
 
-    def tick(self, replay: Replay) -> None:
-        if replay.now - self.read_at < 5.0:
-            return
-        self.read_at = replay.now
-        saturation = max(replay.signals.waiting / 5, replay.signals.kv_ratio / 0.8)
-        self.slots = self.n if saturation < 0.8 else 0
+    def is_open(self, replay: Replay) -> bool:
+        if replay.now - self.read_at >= 5.0:
+            self.read_at = replay.now
+            self.saturation = max(replay.signals.waiting / 5, replay.signals.kv_ratio / 0.8)
+        return self.saturation < 0.8
 
 
 @dataclass

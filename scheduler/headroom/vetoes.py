@@ -1,0 +1,73 @@
+"""What holds whatever room there is: a pause, live requests that wait, foreign load, quiet that has yet to come, mode `strict`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from scheduler.admission import Hold, OwnLoad, Policy, Readings
+from scheduler.headroom import fail_safe
+from scheduler.headroom.counters import cache
+from scheduler.headroom.gate import Gate
+from slackwater.explain import Reason
+
+IDLE_SECONDS: Final = 2.0
+FOREIGN_SECONDS: Final = 2.0
+LONG_WAIT_SECONDS: Final = 4.0
+KV_EMERGENCY_RATIO: Final = 0.93
+
+
+@dataclass
+class Vetoes:
+    """Remembers when live requests were last seen, and since when load is foreign. `in_engine` takes back nothing for waiting alone."""
+
+    policy: Policy
+    in_engine: bool
+    gate: Gate = field(default_factory=Gate)
+    live_at: float | None = None
+    foreign_since: float | None = None
+
+    def check(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
+        """The first reason to hold; None where there is none."""
+        if readings.paused:
+            return Hold(Reason.MODEL_PAUSED)
+        running, waiting = fail_safe.live(readings, own)
+        if running or waiting or self.live_at is None:
+            self.live_at = now if running or waiting else now - IDLE_SECONDS
+        if waiting > 0:
+            return self._live_waits(readings, own, waiting, now)
+        foreign = self._foreign(readings, own, now)
+        if foreign is not None:
+            return foreign
+        cooling = self.gate.cooling(now)
+        if cooling > 0:
+            return Hold(Reason.LIVE_WAITING, f"live requests were waiting; {cooling:.1f} s of quiet to go")
+        if self.policy.mode == "strict" and running > 0:
+            return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
+        return None
+
+    def is_idle(self, now: float) -> bool:
+        """No live request for two seconds."""
+        return self.live_at is not None and now - self.live_at >= IDLE_SECONDS
+
+    def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
+        """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
+        lasted = self.gate.close(waiting, now)
+        is_full = readings.engine is not None and cache(readings.engine) > KV_EMERGENCY_RATIO
+        is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine
+        return Hold(
+            Reason.LIVE_WAITING,
+            f"{waiting} live requests are waiting",
+            hand_back=is_long or is_full,
+            cancel_unprefilled=is_long or is_full,
+            cancel_decoding=ceil(own.mine / 4) if is_full else 0,
+        )
+
+    def _foreign(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
+        said = fail_safe.foreign(readings, self.policy, own)
+        if said is None:
+            self.foreign_since = None
+            return None
+        self.foreign_since = now if self.foreign_since is None else self.foreign_since
+        return Hold(Reason.FOREIGN_LOAD, said) if now - self.foreign_since >= FOREIGN_SECONDS else None
