@@ -54,29 +54,37 @@ class Traffic:
 
 @dataclass
 class Live:
-    """One live request. It waits until its first token, then it runs; a reply that is no stream runs from its beginning."""
+    """One live request. It waits until its first token, then it runs; a reply that is no stream runs from its beginning.
+
+    What the objective is about is a request's mean time between tokens, which is known at its end.
+    """
 
     traffic: Traffic
     is_stream: bool
     began_at: float
-    last_at: float | None = None
+    first_at: float | None = None
+    last_at: float = 0.0
+    gaps: int = 0
 
     def token(self) -> None:
         """A piece of the stream arrived."""
         now = self.traffic.clock()
-        if self.last_at is None:
+        if self.first_at is None:
+            self.first_at = now
             self.traffic.ttft.add(now - self.began_at)
             self.traffic.waiting -= 1
             self.traffic.running += 1
         else:
-            self.traffic.itl.add(now - self.last_at)
+            self.gaps += 1
         self.last_at = now
 
     def end(self) -> None:
-        if self.is_stream and self.last_at is None:
+        if self.is_stream and self.first_at is None:
             self.traffic.waiting -= 1
         else:
             self.traffic.running -= 1
+        if self.first_at is not None and self.gaps:
+            self.traffic.itl.add((self.last_at - self.first_at) / self.gaps)
 
 
 @dataclass

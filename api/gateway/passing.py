@@ -104,7 +104,7 @@ async def _relayed(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitSt
         try:
             async for piece, _ in reply.content.iter_chunks():
                 if piece:
-                    if b"data:" in piece or live.last_at is not None:
+                    if b"data:" in piece or live.first_at is not None:
                         live.token()
                     if whole := events.feed(piece):
                         yield whole
