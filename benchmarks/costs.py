@@ -9,7 +9,8 @@ from statistics import fmean, median
 from typing import Final
 
 from scheduler.simulator.costs import Costs, costs
-from scheduler.simulator.engine import Limits, Replica, Sequence
+from scheduler.simulator.engine import Replica
+from scheduler.simulator.iteration import Limits, Sequence
 from scheduler.simulator.traces import seeded
 
 ROWS: Final = Path(__file__).parent / "traces/calibration/llama31_70b_vllm.csv"

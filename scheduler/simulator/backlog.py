@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scheduler.simulator.engine import Sequence
+from scheduler.simulator.iteration import Sequence
 
 
 @dataclass

@@ -11,8 +11,8 @@ from typing import Final
 from scheduler.simulator import traces
 from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.costs import Costs
-from scheduler.simulator.engine import Limits
 from scheduler.simulator.figures import Figures, summed
+from scheduler.simulator.iteration import Limits
 from scheduler.simulator.others import (
     Aimd,
     AlwaysOn,
@@ -184,18 +184,15 @@ def _upstream_uncapped(world: World, promise: Promise) -> Figures:
     return world.run(lambda _: OverUpstream(allowed, "ours over an upstream, no cap"), limits)
 
 
-def _upstream_all_capped(world: World, promise: Promise) -> Figures:
-    limits = Limits(cap=BATCH_CAP_TOKENS, caps_live=True)
-    allowed = policy(promise.ttft, promise.inter_token, limits)
-    return world.run(lambda _: OverUpstream(allowed, "ours over an upstream, live capped too"), limits)
-
-
-def upstream_against_the_same_engine(world: World) -> tuple[Figures, Figures, Promise]:
-    """(live alone, ours, promise) where every prompt is capped, live ones too, and the promise is reckoned on that engine."""
-    limits = Limits(cap=BATCH_CAP_TOKENS, caps_live=True)
+def first_come(world: World) -> Line:
+    """Ours over an engine that schedules as vLLM's V1 does, with its cap on every prompt; the promise is reckoned on that engine."""
+    limits = Limits(cap=BATCH_CAP_TOKENS, first_come=True)
     alone = world.run(lambda _: AlwaysOn(0), limits)
     promise = world.promise(alone)
-    return alone, _upstream_all_capped(world, promise), promise
+    allowed = policy(promise.ttft, promise.inter_token, limits)
+    found = world.run(lambda _: OverUpstream(allowed, "ours over vLLM, first come"), limits)
+    oracle = world.oracle(world.promise(world.run(lambda _: AlwaysOn(0))))
+    return Line(world.case, world.seed, found, alone, oracle, promise)
 
 
 def _in_engine(world: World, promise: Promise) -> Figures:
@@ -219,7 +216,6 @@ POLICIES: Final[dict[str, Maker]] = {
     "saturation-4": _plain(lambda _: Saturation(4)),
     "upstream": _upstream,
     "upstream-uncapped": _upstream_uncapped,
-    "upstream-all-capped": _upstream_all_capped,
     "in-engine": _in_engine,
 }
 

@@ -7,55 +7,10 @@ prompt an iteration takes. The whole of a sequence is reserved in the cache befo
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Final
 
 from scheduler.simulator.costs import Costs
-
-CHUNK_TOKENS: Final = 1024
-KV_TOKENS: Final = 560_000
-MAX_SEQUENCES: Final = 256
-
-
-class Sequence:
-    """A request in the engine. Times are seconds; `past` counts prompt tokens done."""
-
-    __slots__ = ("arrived_at", "first_at", "id", "is_live", "output", "past", "prompt", "started")
-
-    def __init__(self, id: int, prompt: int, output: int, arrived_at: float, *, is_live: bool) -> None:
-        self.id, self.prompt, self.output, self.arrived_at, self.is_live = id, prompt, output, arrived_at, is_live
-        self.past = 0
-        self.first_at = -1.0
-        self.started = 0
-
-
-@dataclass(slots=True)
-class Limits:
-    """How the engine was started. `cap` is the most prompt tokens of one batch request per iteration."""
-
-    chunk: int = CHUNK_TOKENS
-    cap: int = CHUNK_TOKENS
-    kv: int = KV_TOKENS
-    sequences: int = MAX_SEQUENCES
-    caps_live: bool = False
-
-
-@dataclass(slots=True)
-class Iteration:
-    """What the last iteration did; milliseconds and tokens."""
-
-    ms: float = 0.0
-    decoding: int = 0
-    live_decoding: int = 0
-    live_prompt: int = 0
-    own_prompt: int = 0
-    attention: float = 0.0
-    kv: int = 0
-    ended_live: list[Sequence] = field(default_factory=list)
-    ended_own: list[Sequence] = field(default_factory=list)
-    first_live: list[Sequence] = field(default_factory=list)
-    first_own: list[Sequence] = field(default_factory=list)
+from scheduler.simulator.iteration import Iteration, Limits, Sequence
 
 
 class Replica:
@@ -148,52 +103,56 @@ class Replica:
             self.own_kv -= held
 
     def _enter(self, queue: deque[Sequence], into: deque[Sequence], *, live: bool) -> None:
+        while queue and self._enter_one(queue, into, live=live):
+            pass
+
+    def _enter_one(self, queue: deque[Sequence], into: deque[Sequence], *, live: bool) -> bool:
         limits = self.limits
-        while queue:
-            size = queue[0].prompt + queue[0].output
-            if self.reserved + size > limits.kv or self.live_running + self.own_running >= limits.sequences:
-                return
-            self.reserved += size
-            self.own_reserved += 0 if live else size
-            into.append(queue.popleft())
+        size = queue[0].prompt + queue[0].output
+        if self.reserved + size > limits.kv or self.live_running + self.own_running >= limits.sequences:
+            return False
+        self.reserved += size
+        self.own_reserved += 0 if live else size
+        into.append(queue.popleft())
+        return True
 
     def step(self, own_tokens: int, now: float, *, decode_own: bool = True) -> Iteration:
         """Run one iteration that begins at `now`. Own prompts get at most `own_tokens` of what live prompts leave.
 
         Without `decode_own` the batch requests that decode pause for this iteration and keep what they have.
         """
+        it = self.last = Iteration()
+        self._fill(it, own_tokens, decode_own=decode_own)
+        prompt = it.live_prompt + it.own_prompt
+        it.kv = self.kv if decode_own else self.kv - self.own_kv
+        ended = len(it.first_live) + len(it.first_own)
+        it.ms = self.costs.iteration_ms(it.decoding, it.kv, prompt, it.attention, ended)
+        self.index += 1
+        self.own_index += decode_own
+        self.kv += it.decoding + prompt + ended
+        self.own_kv += it.decoding - it.live_decoding + it.own_prompt + len(it.first_own)
+        self._end(it, now + it.ms / 1000)
+        return it
+
+    def _fill(self, it: Iteration, own_tokens: int, *, decode_own: bool) -> None:
+        """Decide what is in an iteration: what decodes, then live prompts, then batch prompts."""
         if self.waiting:
             self._enter(self.waiting, self.prefills, live=True)
         if self.own_waiting and own_tokens > 0 and not self.waiting:
             self._enter(self.own_waiting, self.own_prefills, live=False)
-        it = self.last = Iteration()
         it.live_decoding = self.live_decoding
-        own_decoding = self.own_decoding if decode_own else 0
-        it.decoding = decoding = self.live_decoding + own_decoding
-        room = max(0, self.limits.chunk - decoding)
-        work = 0.0
+        it.decoding = self.live_decoding + (self.own_decoding if decode_own else 0)
+        room = max(0, self.limits.chunk - it.decoding)
         if self.prefills:
-            cap = self.limits.cap if self.limits.caps_live else self.limits.chunk
-            it.live_prompt, work = self._prefill(self.prefills, room, cap, it.first_live)
+            it.live_prompt, it.attention = self._prefill(self.prefills, room, self.limits.chunk, it.first_live)
         if self.own_prefills and own_tokens > 0:
             left = min(own_tokens, room - it.live_prompt)
             it.own_prompt, more = self._prefill(self.own_prefills, left, self.limits.cap, it.first_own)
-            work += more
-        prompt = it.live_prompt + it.own_prompt
-        it.attention, it.kv = work, self.kv if decode_own else self.kv - self.own_kv
-        ended = len(it.first_live) + len(it.first_own)
-        it.ms = self.costs.iteration_ms(decoding, it.kv, prompt, work, ended)
-        self.index += 1
-        self.own_index += decode_own
-        self.kv += decoding + prompt + ended
-        self.own_kv += own_decoding + it.own_prompt + len(it.first_own)
-        self._end(it, now + it.ms / 1000)
-        return it
+            it.attention += more
 
     def _prefill(self, queue: deque[Sequence], room: int, cap: int, first: list[Sequence]) -> tuple[int, float]:
         """(tokens, work) given to prompts in order."""
         used, work = 0, 0.0
-        done = False
         for s in queue:
             if used >= room:
                 break
@@ -203,11 +162,7 @@ class Replica:
             used += take
             if s.past >= s.prompt:
                 first.append(s)
-                done = True
-        if done:
-            kept = [s for s in queue if s.past < s.prompt]
-            queue.clear()
-            queue.extend(kept)
+        drop_read(queue, first)
         return used, work
 
     def _end(self, it: Iteration, at: float) -> None:
@@ -237,3 +192,11 @@ class Replica:
             else:
                 self._free(s, s.prompt + 1)
                 it.ended_own.append(s)
+
+
+def drop_read(queue: deque[Sequence], done: list[Sequence]) -> None:
+    """Take the prompts that are done out of those being read."""
+    if done:
+        kept = [s for s in queue if s.past < s.prompt]
+        queue.clear()
+        queue.extend(kept)

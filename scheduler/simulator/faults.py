@@ -11,7 +11,7 @@ from scheduler.simulator import traces
 from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.compare import BATCH_CAP_TOKENS, Case
 from scheduler.simulator.costs import Costs
-from scheduler.simulator.engine import Iteration, Limits
+from scheduler.simulator.iteration import Iteration, Limits
 from scheduler.simulator.ours import InEngine, OverUpstream, policy
 from scheduler.simulator.replay import Replay
 from scheduler.simulator.signals import Fault

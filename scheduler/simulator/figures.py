@@ -9,6 +9,7 @@ from typing import Final
 
 BINS_PER_MS: Final = 4
 WINDOW_SECONDS: Final = 60.0
+BURST_SECONDS: Final = 0.5
 
 
 def percentile(values: Values[float], share: float) -> float:
@@ -45,8 +46,8 @@ class Measured:
     wasted_tokens: int = 0
     live_tokens: int = 0
     stops: list[float] = field(default_factory=list)
+    tails: list[float] = field(default_factory=list)
     cancelled: int = 0
-    held_blind: list[float] = field(default_factory=list)
     opens: int = 0
 
     def gap(self, ms: float, streams: int) -> None:
@@ -61,6 +62,37 @@ class Measured:
             if left < 0:
                 return (i + 1) / BINS_PER_MS
         return 0.0
+
+
+@dataclass
+class Bursts:
+    """How long batch prompts went on after live requests had to wait for their turn, where they waited for half a second or more.
+
+    `stops` counts the starts of whole prompts, with `counts_computed` also what was computed of them; `tails` what was computed.
+    """
+
+    measured: Measured
+    counts_computed: bool
+    fed_at: float = 0.0
+    _computed_at: float = 0.0
+    _since: float | None = None
+    _was_computing: bool = False
+
+    def see(self, began_at: float, *, is_burst: bool, computing: bool) -> bool:
+        """One iteration. Says whether batch prompts are computed again after a pause."""
+        if is_burst and self._since is None:
+            self._since = began_at
+        elif not is_burst and self._since is not None:
+            if began_at - self._since >= BURST_SECONDS:
+                self.measured.stops.append(max(0.0, self.fed_at - self._since))
+                self.measured.tails.append(max(0.0, self._computed_at - self._since))
+            self._since = None
+        if computing:
+            self._computed_at = began_at
+            self.fed_at = began_at if self.counts_computed else self.fed_at
+        opened = computing and not self._was_computing
+        self._was_computing = computing
+        return opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +111,7 @@ class Figures:
     busy_ratio: float
     wasted_ratio: float
     stop_p99: float
+    tail_p99: float
     cancelled: int
     finished: int
     opens_per_minute: float
@@ -91,6 +124,7 @@ def summed(policy: str, runs: Values[Measured], seconds: float, finished: int) -
         every.ttft += m.ttft
         every.tpot += m.tpot
         every.stops += m.stops
+        every.tails += m.tails
         every.gaps = [a + b for a, b in zip(every.gaps, m.gaps, strict=True)]
     total = seconds * len(runs)
     wasted = sum(m.wasted_tokens for m in runs)
@@ -108,6 +142,7 @@ def summed(policy: str, runs: Values[Measured], seconds: float, finished: int) -
         sum(m.busy for m in runs) / total,
         wasted / done if done else 0.0,
         percentile(every.stops, 0.99),
+        percentile(every.tails, 0.99),
         sum(m.cancelled for m in runs),
         finished,
         60 * sum(m.opens for m in runs) / total,

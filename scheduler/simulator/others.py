@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.simulator.engine import Iteration
 from scheduler.simulator.figures import percentile
+from scheduler.simulator.iteration import Iteration
 from scheduler.simulator.replay import Replay
 from scheduler.simulator.traces import Arrival
 

@@ -17,7 +17,8 @@ from scheduler.admission import (
     Readings,
 )
 from scheduler.headroom import Headroom, Row
-from scheduler.simulator.engine import Iteration, Limits, Replica
+from scheduler.simulator.engine import Replica
+from scheduler.simulator.iteration import Iteration, Limits
 from scheduler.simulator.replay import Replay
 from slackwater.explain import Reason
 

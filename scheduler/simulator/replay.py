@@ -8,14 +8,15 @@ from typing import Final, Protocol
 
 from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.costs import Costs
-from scheduler.simulator.engine import Iteration, Limits, Replica, Sequence
-from scheduler.simulator.figures import Measured, Recent
+from scheduler.simulator.engine import Replica
+from scheduler.simulator.figures import Bursts, Measured, Recent
+from scheduler.simulator.first_come import FirstComeReplica
+from scheduler.simulator.iteration import Iteration, Limits, Sequence
 from scheduler.simulator.signals import Fault, Signals
 from scheduler.simulator.traces import Arrival, seeded
 
 TICK_SECONDS: Final = 0.25
 RESCUE_SECONDS: Final = 15.0
-BURST_SECONDS: Final = 0.5
 
 
 class Strategy(Protocol):
@@ -49,7 +50,7 @@ class Replay:
         faults: Values[Fault] = (),
     ) -> None:
         self.arrivals, self.backlog, self.strategy, self.seconds = arrivals, backlog, strategy, seconds
-        self.replica = Replica(costs, limits)
+        self.replica = FirstComeReplica(costs, limits) if limits.first_come else Replica(costs, limits)
         self.faults = faults
         self.now = 0.0
         self.signals = Signals()
@@ -62,10 +63,8 @@ class Replay:
         self._busy: deque[tuple[float, float]] = deque([(0.0, 0.0)])
         self._ttft, self._tpot = Recent(), Recent()
         self._p99_at = -1.0
-        self._burst_at: float | None = None
-        self._fed_at = 0.0
+        self._bursts = Bursts(self.measured, counts_computed=not limits.first_come)
         self._dead_until = 0.0
-        self._was_feeding = False
 
     @property
     def own(self) -> int:
@@ -86,7 +85,7 @@ class Replay:
         self.in_flight[id_] = s
         self.replica.arrive(s)
         if whole:
-            self._fed_at = self.now
+            self._bursts.fed_at = self.now
         return prompt
 
     def cancel_unprefilled(self) -> None:
@@ -161,7 +160,9 @@ class Replay:
         it = self.replica.step(max(0, tokens), self.now, decode_own=tokens >= 0)
         seconds = it.ms / 1000
         m = self.measured
-        self._burst(it, self.now)
+        prefills = self.replica.prefills
+        is_burst = bool(self.replica.waiting or (prefills and prefills[-1].past == 0))
+        m.opens += self._bursts.see(self.now, is_burst=is_burst, computing=it.own_prompt > 0)
         self.now += seconds
         m.busy += seconds
         m.prompt_tokens += it.own_prompt
@@ -184,22 +185,6 @@ class Replay:
         every.append(value)
         recent.add(self.now, value)
 
-    def _burst(self, it: Iteration, began_at: float) -> None:
-        """How long batch prompts were started or computed after live requests had to wait for their turn, where they waited for long."""
-        feeding = it.own_prompt > 0
-        self.measured.opens += feeding and not self._was_feeding
-        self._was_feeding = feeding
-        prefills = self.replica.prefills
-        is_burst = bool(self.replica.waiting or (prefills and prefills[-1].past == 0))
-        if is_burst and self._burst_at is None:
-            self._burst_at = began_at
-        elif not is_burst and self._burst_at is not None:
-            if began_at - self._burst_at >= BURST_SECONDS:
-                self.measured.stops.append(max(0.0, self._fed_at - self._burst_at))
-            self._burst_at = None
-        if feeding:
-            self._fed_at = began_at
-
     def _sample_engine(self) -> None:
         """The worker scrapes the engine just before it decides."""
         s, r = self.signals, self.replica
@@ -220,8 +205,8 @@ class Replay:
     def _sample_live(self) -> None:
         s, r, now = self.signals, self.replica, self.now
         s.live_at = now
-        s.live_waiting = r.live_unbegun
-        s.live_running = r.live_running + len(r.waiting) - s.live_waiting
+        s.live_waiting = len(r.waiting) + len(r.prefills)
+        s.live_running = r.live_decoding
         if now - self._p99_at >= 1.0:
             self._p99_at = now
             s.ttft_p99, s.tpot_p99 = self._ttft.p99(now), self._tpot.p99(now)

@@ -17,9 +17,10 @@ from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.command import simulate
 from scheduler.simulator.compare import POLICIES, World, case
 from scheduler.simulator.costs import costs
-from scheduler.simulator.engine import Iteration, Limits, Replica, Sequence
+from scheduler.simulator.engine import Replica
 from scheduler.simulator.faults import drill
 from scheduler.simulator.figures import percentile
+from scheduler.simulator.iteration import Iteration, Limits, Sequence
 from scheduler.simulator.ours import MAX_SLOTS, InEngine, OverUpstream, policy
 from scheduler.simulator.replay import Replay
 from scheduler.simulator.signals import Fault
