@@ -51,6 +51,14 @@ def live(readings: Readings, own: OwnLoad) -> tuple[int, int]:
     return running + beyond - others_waiting, waiting + others_waiting
 
 
+def queued(readings: Readings, own: OwnLoad, waiting: int) -> int:
+    """Of the live requests that wait for their first token, those that the engine has not begun; all of them where it does not tell."""
+    engine = readings.engine
+    if engine is None or engine.waiting is None:
+        return waiting
+    return min(waiting, max(0, engine.waiting - own.waiting))
+
+
 def foreign(readings: Readings, policy: Policy, own: OwnLoad) -> str | None:
     """What GPU is busy though neither live nor own work is known; None when every load is explained."""
     running, waiting = live(readings, own)

@@ -12,15 +12,19 @@ from typing import Final
 SECONDS_KEPT: Final = 0.5
 MOST_SECONDS: Final = 1.0
 SMOOTH_SECONDS: Final = 3.0
+SPARE_SHARE: Final = 0.015
+FIRST_SPARE: Final = 8_000.0
+MOST_SPARE: Final = 30_000.0
 
 
 @dataclass
 class Feed:
-    """`tokens` may start now; negative after a prompt larger than the room. Rates are prompt tokens a second."""
+    """`tokens` may start now; negative after a prompt larger than the room. `spare` may be read for nothing. Rates are tokens a second."""
 
     tokens: float = 0.0
     live_rate: float = 0.0
     own_rate: float = 0.0
+    spare: float = FIRST_SPARE
     _started: float = 0.0
     _reading: list[tuple[float, float, int]] = field(default_factory=list)
     _filled_at: float | None = None
@@ -29,12 +33,25 @@ class Feed:
         """A request with so many prompt tokens was started; an iteration computes at most `cap` of them."""
         self.tokens -= prompt_tokens
         self._started += prompt_tokens
+        self.spare = min(MOST_SPARE, self.spare + SPARE_SHARE * prompt_tokens)
         if iteration is not None:
             self._reading.append((iteration, iteration + prompt_tokens / cap, cap))
 
     def prefilling(self, iteration: float) -> int:
         """Started requests whose prompts cannot have been read by this iteration."""
         return sum(1 for _, end, _ in self._reading if end > iteration)
+
+    def can_take_back(self, iteration: float) -> bool:
+        """Prompts that are being read may be given up as long as what was read for nothing stays a small share of what was started."""
+        cost = sum((iteration - first) * cap for first, last, cap in self._reading if first < iteration < last)
+        if cost > self.spare:
+            return False
+        self.spare -= cost
+        return True
+
+    def taken_back(self) -> None:
+        """No prompt is being read any more."""
+        self._reading = []
 
     def attention(self, begin: float, end: float) -> float:
         """Σ chunk·(past + chunk/2) of own prompts over the iterations from `begin` to `end`, as if nothing had delayed them."""

@@ -23,14 +23,18 @@ class Gate:
     width: int = 0
 
     def close(self, waiting: int, now: float) -> float:
-        """`waiting` live requests hold. Returns for how many seconds it has been more than one."""
-        self.held_since = now if self.held_since is None else self.held_since
+        """`waiting` live requests stand in the queue while live requests hold. Returns for how many seconds it has been more than one."""
+        if waiting < 1:
+            self.held_since = None
+        elif self.held_since is None:
+            self.held_since = now
         if waiting < CROWD:
             self.crowded_since = None
         elif self.crowded_since is None:
             self.crowded_since = now
         crowded = 0.0 if self.crowded_since is None else now - self.crowded_since
-        self.was_long = self.was_long or crowded >= MOMENT_SECONDS or now - self.held_since >= COOL_SECONDS
+        held = 0.0 if self.held_since is None else now - self.held_since
+        self.was_long = self.was_long or crowded >= MOMENT_SECONDS or held >= COOL_SECONDS
         self.quiet_since = None
         return crowded
 

@@ -11,6 +11,9 @@ GAIN: Final = 0.04
 BREACH_GAIN: Final = 0.15
 MOST_STEP: Final = 0.03
 LEAST: Final = 0.35
+LOWEST: Final = 0.05
+FALL: Final = 0.01
+RISE: Final = 0.005
 MOST: Final = 0.6
 FIRST: Final = 0.5
 FIRST_BURDEN: Final = 0.06
@@ -24,6 +27,8 @@ BURDEN_SHRINK: Final = 0.8
 class OuterLoop:
     """`share` of the inter-token objective is the iteration time to aim at. `burden` is the share of it that own decoding may add.
 
+    While an objective stays broken, the floor of the share falls, unless it is firm: what is enough elsewhere is too much there.
+
     The percentiles are those of a minute, so the gain is low: what is changed now shows a minute later.
     """
 
@@ -31,6 +36,8 @@ class OuterLoop:
     least: float = LEAST
     most: float = MOST
     burden: float = FIRST_BURDEN
+    is_firm: bool = False
+    fallen: float = 0.0
     moved_at: float | None = None
 
     def move(self, pressure: float | None, now: float) -> float:
@@ -42,7 +49,9 @@ class OuterLoop:
             return self.share
         gain = GAIN if pressure <= 1.0 else BREACH_GAIN
         step = max(-MOST_STEP, min(MOST_STEP, gain * (AIM - pressure)))
-        self.share = max(self.least, min(self.most, self.share + step))
+        if not self.is_firm:
+            self.fallen = min(self.least - LOWEST, max(0.0, self.fallen + (FALL if pressure > 1.0 else -RISE)))
+        self.share = max(self.least - self.fallen, min(self.most, self.share + step))
         if pressure < AIM:
             self.burden = min(MOST_BURDEN, self.burden + BURDEN_GROW)
         return self.share

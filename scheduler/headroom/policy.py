@@ -17,6 +17,7 @@ from scheduler.headroom.gate import Gate
 from scheduler.headroom.iteration_model import IterationModel
 from scheduler.headroom.objectives import QuietTimes
 from scheduler.headroom.outer_loop import OuterLoop
+from scheduler.headroom.pace import Pace
 from scheduler.headroom.slices import Row, Slice
 from scheduler.headroom.vetoes import Vetoes
 from slackwater.explain import Reason
@@ -26,7 +27,9 @@ KV_FULL_RATIO: Final = 0.85
 BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
-MOST_PREFILLING: Final = 2
+MOST_PREFILLING: Final = 1
+AHEAD_SECONDS: Final = 0.25
+FIRST_READING_MS: Final = 25.0
 ENGINE_SHARES: Final = (0.45, 0.6)
 ENGINE_BURDEN: Final = 0.12
 
@@ -42,6 +45,7 @@ class Headroom:
     in_engine: bool = False
     model: IterationModel = field(default_factory=IterationModel)
     outer: OuterLoop = field(default_factory=OuterLoop)
+    pace: Pace = field(default_factory=Pace)
     quiet: QuietTimes = field(default_factory=QuietTimes)
     feed: Feed = field(default_factory=Feed)
     counters: Counters = field(default_factory=Counters)
@@ -51,14 +55,16 @@ class Headroom:
     def __post_init__(self) -> None:
         if self.in_engine:
             self.outer.least, self.outer.most = ENGINE_SHARES
+            self.outer.is_firm = True
         self.vetoes = Vetoes(self.policy, self.in_engine)
         self._decided_at = 0.0
         self._valid_until = -inf
+        self._reading_ms = FIRST_READING_MS
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
-        cap = self.policy.prefill_cap_tokens or self.policy.chunk_tokens
-        self.feed.start(prompt_tokens, self.counters.iteration(self._decided_at), cap)
+        self.feed.start(prompt_tokens, self.counters.iteration(self._decided_at), self._cap)
+        self.pace.spend(prompt_tokens / self._cap * self._reading_ms / 1000)
 
     @property
     def gate(self) -> Gate:
@@ -67,12 +73,18 @@ class Headroom:
 
     @property
     def unprefilled(self) -> int:
-        """Own requests whose prompts an upstream cannot have read yet, as far as its counters tell."""
-        return self.feed.prefilling(self.counters.iteration(self._decided_at) or 0.0)
+        """Own requests whose prompts an upstream will still be reading at the next decision, as far as its counters tell."""
+        ahead = self.counters.pace * AHEAD_SECONDS
+        return self.feed.prefilling((self.counters.iteration(self._decided_at) or 0.0) + ahead)
+
+    @property
+    def _cap(self) -> int:
+        return self.policy.prefill_cap_tokens or self.policy.chunk_tokens
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
         self._decided_at = now
+        self.pace.passes(now)
         missing = fail_safe.missing(readings, self.policy)
         if missing is not None:
             self.decision = missing
@@ -91,7 +103,10 @@ class Headroom:
 
     def _veto(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
         was_long = self.gate.was_long
-        found = self.vetoes.check(readings, own, now)
+        read = self.counters.iteration(now) or 0.0
+        found = self.vetoes.check(readings, own, now, lambda: self.feed.can_take_back(read))
+        if found is not None and found.cancel_unprefilled:
+            self.feed.taken_back()
         if self.gate.was_long:
             self.feed.stop(now)
             if not was_long:
@@ -103,15 +118,18 @@ class Headroom:
     def _learn(self, readings: Readings, own: OwnLoad, now: float) -> None:
         self.quiet.see(readings.live, own.total, now)
         ttft, inter_token = self.quiet.objectives(self.policy.objectives)
-        live, pressures = readings.live, list[float]()
-        if live is not None and own.total > 0:
-            pairs = ((live.ttft_p99_seconds, ttft), (live.inter_token_p99_seconds, inter_token))
-            pressures = [
-                seconds / objective for seconds, objective in pairs if seconds is not None and isfinite(seconds)
-            ]
-        share = self.outer.move(max(pressures, default=None), now)
+        first = later = None
+        if readings.live is not None and own.total > 0:
+            first = _pressure(readings.live.ttft_p99_seconds, ttft)
+            later = _pressure(readings.live.inter_token_p99_seconds, inter_token)
+        if self.in_engine:
+            later = max((p for p in (first, later) if p is not None), default=None)
+        else:
+            self.pace.move(first, now)
+        share = self.outer.move(later, now)
         self.target_ms = share * inter_token * 1000
         if not self.in_engine and readings.engine is not None:
+            self._reading_ms = self.model.milliseconds(readings.engine.running or 0, cache(readings.engine), self._cap)
             self.counters.see(readings.engine, own, now, self.model, self.feed)
 
     # Room
@@ -165,6 +183,9 @@ class Headroom:
         prefilling = self.unprefilled
         if prefilling >= MOST_PREFILLING:
             return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
+        if not self.pace.is_due and not is_idle:
+            said = f"first tokens leave {self.pace.share:.0%} of the time for reading batch prompts"
+            return self._full(own, most, said, readings)
         return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))
 
     def _burden(self, engine: EngineReading, own: OwnLoad) -> float:
@@ -224,3 +245,8 @@ class Headroom:
     def learn_iteration(self, ms: float, sequences: int, kv_ratio: float, prompt: int, attention: float) -> None:
         """One iteration of our own engine: its time, and what was in it."""
         self.model.learn(ms, sequences, kv_ratio, prompt, attention)
+
+
+def _pressure(seconds: float | None, objective: float) -> float | None:
+    """A measured percentile over its objective; None where nothing sensible was measured."""
+    return seconds / objective if seconds is not None and isfinite(seconds) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -15,6 +16,7 @@ from slackwater.explain import Reason
 IDLE_SECONDS: Final = 2.0
 FOREIGN_SECONDS: Final = 2.0
 LONG_WAIT_SECONDS: Final = 4.0
+CROWD_SECONDS: Final = 0.5
 KV_EMERGENCY_RATIO: Final = 0.93
 
 
@@ -28,15 +30,18 @@ class Vetoes:
     live_at: float | None = None
     foreign_since: float | None = None
 
-    def check(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
-        """The first reason to hold; None where there is none."""
+    def check(self, readings: Readings, own: OwnLoad, now: float, can_take_back: Callable[[], bool]) -> Hold | None:
+        """The first reason to hold; None where there is none. `can_take_back` spends what may be read for nothing."""
         if readings.paused:
             return Hold(Reason.MODEL_PAUSED)
         running, waiting = fail_safe.live(readings, own)
+        if self.in_engine:
+            unbegun = fail_safe.queued(readings, own, waiting)
+            running, waiting = running + waiting - unbegun, unbegun
         if running or waiting or self.live_at is None:
             self.live_at = now if running or waiting else now - IDLE_SECONDS
         if waiting > 0:
-            return self._live_waits(readings, own, waiting, now)
+            return self._live_waits(readings, own, waiting, now, can_take_back)
         foreign = self._foreign(readings, own, now)
         if foreign is not None:
             return foreign
@@ -51,11 +56,14 @@ class Vetoes:
         """No live request for two seconds."""
         return self.live_at is not None and now - self.live_at >= IDLE_SECONDS
 
-    def _live_waits(self, readings: Readings, own: OwnLoad, waiting: int, now: float) -> Hold:
-        """The ladder: stop starting; after a while take back what has no token; decoding requests only where the cache is full."""
-        lasted = self.gate.close(waiting, now)
+    def _live_waits(
+        self, readings: Readings, own: OwnLoad, waiting: int, now: float, can_take_back: Callable[[], bool]
+    ) -> Hold:
+        """The ladder: stop starting; in a queue take back what has no token; decoding requests only where the cache is full."""
+        lasted = self.gate.close(fail_safe.queued(readings, own, waiting), now)
         is_full = readings.engine is not None and cache(readings.engine) > KV_EMERGENCY_RATIO
-        is_long = lasted >= LONG_WAIT_SECONDS and not self.in_engine
+        is_crowd = not self.in_engine and lasted >= CROWD_SECONDS
+        is_long = is_crowd and (lasted >= LONG_WAIT_SECONDS or can_take_back())
         return Hold(
             Reason.LIVE_WAITING,
             f"{waiting} live requests are waiting",

@@ -14,7 +14,9 @@ from scheduler.headroom.feed import Feed
 from scheduler.headroom.gate import COOL_SECONDS, MOMENT_SECONDS, Gate
 from scheduler.headroom.iteration_model import IterationModel
 from scheduler.headroom.objectives import QuietTimes
-from scheduler.headroom.outer_loop import EVERY_SECONDS, LEAST, LEAST_BURDEN, MOST, MOST_BURDEN, OuterLoop
+from scheduler.headroom.outer_loop import EVERY_SECONDS, LEAST, LEAST_BURDEN, LOWEST, MOST, MOST_BURDEN, OuterLoop
+from scheduler.headroom.pace import LEAST as LEAST_PACE
+from scheduler.headroom.pace import Pace
 from scheduler.simulator.costs import costs
 from slackwater.explain import Reason
 
@@ -56,16 +58,19 @@ def test_slots_open_a_step_at_a_time_and_close_at_once(wanted: list[int]) -> Non
         before = width
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.one_of(st.none(), st.floats(0, 50)), st.booleans()), max_size=60))
-def test_the_outer_loop_stays_within_bounds(moves: list[tuple[float, float | None, bool]]) -> None:
-    loop, now = OuterLoop(), 0.0
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.one_of(st.none(), st.floats(0, 50)), st.booleans()), max_size=60),
+    st.booleans(),
+)
+def test_the_outer_loop_stays_within_bounds(moves: list[tuple[float, float | None, bool]], is_firm: bool) -> None:
+    loop, now = OuterLoop(is_firm=is_firm), 0.0
     for seconds, pressure, queued in moves:
         now += seconds
         before = loop.share
         share = loop.move(pressure, now)
         if queued:
             loop.queued()
-        assert LEAST <= share <= MOST
+        assert (LEAST if is_firm else LOWEST) <= share <= MOST
         assert LEAST_BURDEN <= loop.burden <= MOST_BURDEN
         assert abs(share - before) <= 0.03 + 1e-9
 
@@ -76,6 +81,64 @@ def test_a_broken_objective_shrinks_the_target() -> None:
 
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] < shares[0]
+
+
+def test_the_floor_falls_while_an_objective_stays_broken_and_rises_again() -> None:
+    loop = OuterLoop()
+    for i in range(1, 60):
+        loop.move(2.0, EVERY_SECONDS * i)
+
+    assert loop.share == pytest.approx(LOWEST)
+    for i in range(60, 200):
+        loop.move(0.5, EVERY_SECONDS * i)
+    assert loop.share == MOST
+    assert loop.fallen == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.one_of(st.none(), st.floats(0, 50)), st.floats(0, 5)), max_size=60))
+def test_the_pace_stays_between_nearly_nothing_and_all(moves: list[tuple[float, float | None, float]]) -> None:
+    pace, now = Pace(), 0.0
+    for seconds, pressure, spent in moves:
+        now += seconds
+        pace.passes(now)
+        pace.move(pressure, now)
+        pace.spend(spent)
+        assert LEAST_PACE <= pace.share <= 1.0
+
+
+def test_reading_is_paid_back_at_the_share() -> None:
+    pace = Pace(share=0.25)
+    pace.passes(0.0)
+    pace.spend(0.5)
+
+    pace.passes(1.0)
+    assert not pace.is_due
+    pace.passes(1.9)
+    assert not pace.is_due
+    pace.passes(2.1)
+    assert pace.is_due
+
+
+def test_first_tokens_over_their_objective_slow_reading_down() -> None:
+    pace = Pace()
+    shares = []
+    for i in range(1, 80):
+        pace.move(1.5, 5.0 * i)
+        shares.append(pace.share)
+
+    assert shares == sorted(shares, reverse=True)
+    assert pace.share == LEAST_PACE
+
+
+def test_reading_for_nothing_stays_a_small_share_of_what_was_started() -> None:
+    feed = Feed(spare=0.0)
+    given_up = 0.0
+    for i in range(400):
+        feed.start(4000, 20.0 * i, 256)
+        if feed.can_take_back(20.0 * i + 8):
+            given_up += 8 * 256
+            feed.taken_back()
+    assert 0.0 < given_up <= 0.02 * 400 * 4000
 
 
 def test_the_model_learns_the_engine() -> None:
