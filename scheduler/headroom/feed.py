@@ -12,7 +12,7 @@ from typing import Final
 SECONDS_KEPT: Final = 0.5
 MOST_SECONDS: Final = 1.0
 SMOOTH_SECONDS: Final = 3.0
-SPARE_SHARE: Final = 0.015
+SPARE_SHARE: Final = 0.012
 FIRST_SPARE: Final = 8_000.0
 MOST_SPARE: Final = 30_000.0
 

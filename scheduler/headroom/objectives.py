@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 from scheduler.admission import LiveReading, Objectives
@@ -55,3 +55,8 @@ def _smooth(old: float | None, new: float | None) -> float | None:
     if old is None:
         return new
     return old + WEIGHT * (new - old)
+
+
+def pressure(seconds: float | None, objective: float) -> float | None:
+    """A measured percentile over its objective; None where nothing sensible was measured."""
+    return seconds / objective if seconds is not None and isfinite(seconds) else None

@@ -6,7 +6,7 @@ One `Headroom` stands for one worker on one instance. Nothing in it reads a cloc
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from typing import Final
 
 from scheduler.admission import Admit, EngineReading, Hold, OwnLoad, Policy, Readings
@@ -15,7 +15,7 @@ from scheduler.headroom.counters import Counters, cache
 from scheduler.headroom.feed import Feed
 from scheduler.headroom.gate import Gate
 from scheduler.headroom.iteration_model import IterationModel
-from scheduler.headroom.objectives import QuietTimes
+from scheduler.headroom.objectives import QuietTimes, pressure
 from scheduler.headroom.outer_loop import OuterLoop
 from scheduler.headroom.pace import Pace
 from scheduler.headroom.slices import Row, Slice
@@ -27,7 +27,9 @@ KV_FULL_RATIO: Final = 0.85
 BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
+IDLE_BURDEN: Final = 2.0
 MOST_PREFILLING: Final = 1
+UNPACED_SECONDS: Final = 10.0
 AHEAD_SECONDS: Final = 0.25
 FIRST_READING_MS: Final = 25.0
 ENGINE_SHARES: Final = (0.45, 0.6)
@@ -120,8 +122,8 @@ class Headroom:
         ttft, inter_token = self.quiet.objectives(self.policy.objectives)
         first = later = None
         if readings.live is not None and own.total > 0:
-            first = _pressure(readings.live.ttft_p99_seconds, ttft)
-            later = _pressure(readings.live.inter_token_p99_seconds, inter_token)
+            first = pressure(readings.live.ttft_p99_seconds, ttft)
+            later = pressure(readings.live.inter_token_p99_seconds, inter_token)
         if self.in_engine:
             later = max((p for p in (first, later) if p is not None), default=None)
         else:
@@ -169,21 +171,21 @@ class Headroom:
                 own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings
             )
         burden = self._burden(engine, own)
-        most_burden = ENGINE_BURDEN if self.in_engine else self.outer.burden
+        most_burden = ENGINE_BURDEN if self.in_engine else self.outer.burden * (IDLE_BURDEN if is_idle else 1.0)
         if burden > most_burden * inter_token_ms:
             return self._full(own, most, f"what decodes for batches adds {burden:.0f} ms to an iteration", readings)
         slots = self.gate.widen(most, own.mine)
         room = min(self.model.room(target, base, running), self.policy.chunk_tokens - running)
         if self.in_engine:
             return Admit(slots, max(0, int(room)))
-        rate = room * 1000 / target - self.feed.live_rate
+        rate = room * 1000 / target - max(0.0, self.feed.live_rate)
         self.feed.fill(rate * (own.mine + 1) / (own.total + 1), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
         prefilling = self.unprefilled
         if prefilling >= MOST_PREFILLING:
             return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
-        if not self.pace.is_due and not is_idle:
+        if not self.pace.is_due and self.vetoes.quiet_seconds(now) < UNPACED_SECONDS:
             said = f"first tokens leave {self.pace.share:.0%} of the time for reading batch prompts"
             return self._full(own, most, said, readings)
         return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))
@@ -245,8 +247,3 @@ class Headroom:
     def learn_iteration(self, ms: float, sequences: int, kv_ratio: float, prompt: int, attention: float) -> None:
         """One iteration of our own engine: its time, and what was in it."""
         self.model.learn(ms, sequences, kv_ratio, prompt, attention)
-
-
-def _pressure(seconds: float | None, objective: float) -> float | None:
-    """A measured percentile over its objective; None where nothing sensible was measured."""
-    return seconds / objective if seconds is not None and isfinite(seconds) else None

@@ -54,7 +54,11 @@ class Vetoes:
 
     def is_idle(self, now: float) -> bool:
         """No live request for two seconds."""
-        return self.live_at is not None and now - self.live_at >= IDLE_SECONDS
+        return self.quiet_seconds(now) >= IDLE_SECONDS
+
+    def quiet_seconds(self, now: float) -> float:
+        """Since a live request was last seen."""
+        return 0.0 if self.live_at is None else now - self.live_at
 
     def _live_waits(
         self, readings: Readings, own: OwnLoad, waiting: int, now: float, can_take_back: Callable[[], bool]
