@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from api.heads import HeadsInTime
+from slackwater.settings import Settings
 from tests.integration.api.conftest import Api
 from tests.integration.api.test_upload_limits import dial
 
@@ -18,6 +19,12 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n"
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeadsInTime, "head_seconds", HEAD_SECONDS)
+
+
+@pytest.fixture
+def api_settings(api_settings: Settings) -> Settings:
+    """A body has time: only heads are timed here."""
+    return api_settings.model_copy(update={"upload_idle_seconds": 60.0})
 
 
 def drip(line: socket.socket, most: int) -> int:
