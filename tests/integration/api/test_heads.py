@@ -31,10 +31,13 @@ def drip(line: socket.socket, most: int) -> int:
     """Send a byte every 0.1 s until the other side hangs up; returns how many went out, `most` if it never does."""
     for n in range(most):
         readable, _, _ = select.select([line], [], [], 0.1)
-        if readable:
-            assert line.recv(65536) == b""
+        try:
+            if readable:
+                assert line.recv(65536) == b""
+                return n
+            line.sendall(b"a")
+        except ConnectionError:
             return n
-        line.sendall(b"a")
     return most
 
 
@@ -52,7 +55,11 @@ def test_a_silent_connection_is_cut_off(api: Api) -> None:
 def test_a_second_head_that_drips_is_cut_off(api: Api) -> None:
     with dial(api) as line:
         line.sendall(WHOLE)
-        assert line.recv(65536).startswith(b"HTTP/1.1 200")
+        reply = b""
+        while not reply.endswith(b'{"status":"ok"}'):
+            piece = line.recv(65536)
+            assert piece, reply
+            reply += piece
         line.sendall(b"GET /heal")
         assert drip(line, 100) < 100
 
