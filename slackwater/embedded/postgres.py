@@ -188,7 +188,7 @@ class Postgres:
     def _abandon(self) -> None:
         """After a failed or interrupted start: nothing of it keeps running."""
         if self.is_running():
-            self._signal(signal.SIGQUIT, 10.0)
+            self._signal(signal.SIGQUIT, 3.0)
         if self.is_running():
             self._signal(signal.SIGKILL, None)
         self._release()
