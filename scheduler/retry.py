@@ -26,6 +26,8 @@ class Why(StrEnum):
 
     CAPACITY = "capacity"
     UNREACHABLE = "unreachable"
+    DROPPED = "dropped"
+    ENGINE_DIED = "engine_died"
     UNAUTHORISED = "unauthorised"
     MODEL_MISSING = "model_missing"
     TIMED_OUT = "timed_out"
@@ -45,7 +47,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The engine did not answer: `UNREACHABLE`, `TIMED_OUT`, or `BAD_UPSTREAM` for an answer that was cut."""
+    """The engine did not answer: `UNREACHABLE`, `DROPPED` where it had the request, `TIMED_OUT`, or `BAD_UPSTREAM` for an answer that was cut."""
 
     why: Why
 
@@ -94,7 +96,7 @@ def judge(ending: Ending, *, attempts: int, deferrals: int, max_attempts: int, r
 
 
 def _unanswered(why: Why, attempts: int, deferrals: int, max_attempts: int, random: Random) -> Ended | Again:
-    if why is Why.UNREACHABLE:
+    if why in (Why.UNREACHABLE, Why.DROPPED):
         return Again(why, _wait(None, deferrals, random), blames=True)
     return _burn(why, None, attempts, max_attempts, random)
 

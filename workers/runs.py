@@ -13,7 +13,7 @@ import structlog
 
 from scheduler.queue.status import Failed, Served, Status
 from scheduler.queue.work import Finished, Request, Returned
-from scheduler.retry import Again, Answered, Ended, Ending, judge
+from scheduler.retry import Again, Answered, Ended, Ending, Unanswered, Why, judge
 from slackwater import ids
 from slackwater.lifecycle import Outcome
 from slackwater.pricing import cost
@@ -27,6 +27,7 @@ from workers.prepare import prepare
 
 log = structlog.get_logger()
 PAUSE_SECONDS: Final = 30.0
+DROPPED: Final = Unanswered(Why.DROPPED)
 
 
 @dataclass
@@ -101,6 +102,9 @@ class Runs:
             prepare(request.body, name=served.name, upstream_name=served.upstream_name),
         )
         ending = await self.engine.run(call)
+        if ending == DROPPED and not await self.engine.serves(served.upstream_name):
+            self._leave_to_rescue(request)
+            return
         verdict = self._judge(request, ending)
         if isinstance(verdict, Again) and verdict.blames and isinstance(ending, Answered):
             verdict = await self._probe(served, ending, verdict)
@@ -146,6 +150,11 @@ class Runs:
         if not again.burns:
             self.busy_until = max(self.busy_until, asyncio.get_running_loop().time() + min(again.delay_seconds, 5.0))
         self.hand_back(request, delay_seconds=again.delay_seconds, burns=again.burns, defers=not again.burns)
+
+    def _leave_to_rescue(self, request: Request) -> None:
+        """The engine died with it. Its lease runs out as if we had died too, so that one rule finds out who kills engines."""
+        self._note(request, Why.ENGINE_DIED.value, None, wasted=True)
+        self.held.lose(request.token)
 
     def _note(self, request: Request, why: str, http: int | None, *, wasted: bool) -> None:
         tokens = request.est_tokens if wasted else 0

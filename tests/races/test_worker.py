@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from scheduler.duties import loop as duties
-from scheduler.retry import Ending
-from slackwater.errors import SlackwaterError
+from scheduler.retry import Ending, Unanswered, Why
+from slackwater.errors import SlackwaterError, Unavailable
 from slackwater.lifecycle import BatchState
 from slackwater.storage.connections import connect
 from tests.scenario import Scenario, chat_line, settings_for
 from tests.waiting import until_async
-from workers.engines.base import Call
+from workers.engines.base import Call, EngineLoad
 from workers.engines.echo import EchoEngine
 from workers.instance import register
 from workers.worker import Worker
@@ -31,11 +32,42 @@ class FaultyEngine(EchoEngine):
         return await super().run(call)
 
 
+@dataclass
+class DyingEngine(EchoEngine):
+    """As a model server that one line kills, with all that runs in it; somebody starts it again."""
+
+    deaths: int = 0
+    killed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, call: Call) -> Ending:
+        died, running = self.killed, asyncio.create_task(super().run(call))
+        if b"poison" in call.body:
+            running.add_done_callback(lambda _: self._die())
+        dying = asyncio.create_task(died.wait())
+        await asyncio.wait([running, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        await asyncio.sleep(0)
+        return Unanswered(Why.DROPPED) if died.is_set() else await running
+
+    async def load(self) -> EngineLoad:
+        if self.killed.is_set():
+            raise Unavailable("dead")
+        return await super().load()
+
+    async def serves(self, model: str) -> bool:
+        return not self.killed.is_set()
+
+    def _die(self) -> None:
+        self.deaths += 1
+        self.killed.set()
+        asyncio.get_running_loop().call_later(0.5, setattr, self, "killed", asyncio.Event())
+
+
 @asynccontextmanager
-async def working(scenario: Scenario, **changes: Any) -> AsyncIterator[Worker]:
+async def working(scenario: Scenario, engine: EchoEngine | None = None, **changes: Any) -> AsyncIterator[Worker]:
     """A worker and all duties, stopped at the end."""
     settings, stopping = settings_for(scenario.dsn, max_attempts=2, **changes), asyncio.Event()
-    worker = Worker(settings, register(settings, "echo"), FaultyEngine(), stopping)
+    worker = Worker(settings, register(settings, "echo"), engine or FaultyEngine(), stopping)
     running = [asyncio.create_task(duties.run(settings, stopping)), asyncio.create_task(worker.run())]
     try:
         yield worker
@@ -88,3 +120,17 @@ async def test_a_part_that_breaks_ends_the_worker(scenario: Scenario) -> None:
     async with working(scenario):
         await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
     assert [line["custom_id"] for line in scenario.lines(batch_id)] == ["one"]
+
+
+async def test_who_kills_a_model_server_is_found_and_given_up(scenario: Scenario) -> None:
+    """It would otherwise come back with growing delays until its window ends, and take live traffic down each time."""
+    texts = ["poison echo: sleep=0.1" if n == 3 else "echo: sleep=0.3" for n in range(8)]
+    batch_id = scenario.batch([chat_line(f"r{n}", text) for n, text in enumerate(texts)])
+    engine = DyingEngine(latency_seconds=0.1)
+
+    async with working(scenario, engine, lease_seconds=1.0):
+        await until_async(lambda: BatchState(scenario.row(batch_id)["state"]).is_final)
+
+    codes = {line["custom_id"]: (line["error"] or {}).get("code") for line in scenario.lines(batch_id)}
+    assert codes == {f"r{n}": "engine_crash" if n == 3 else None for n in range(8)}
+    assert engine.deaths <= 4

@@ -65,8 +65,10 @@ class UpstreamEngine:
                 return await _ending(reply)
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
             return Unanswered(Why.UNREACHABLE if isinstance(error, aiohttp.ConnectionTimeoutError) else Why.TIMED_OUT)
-        except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+        except aiohttp.ClientConnectorError:
             return Unanswered(Why.UNREACHABLE)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            return Unanswered(Why.DROPPED)
         except aiohttp.ClientError:
             return Unanswered(Why.BAD_UPSTREAM)
 

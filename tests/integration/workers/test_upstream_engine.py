@@ -86,6 +86,17 @@ async def test_a_cut_answer_is_no_answer(upstream: Upstream, engine: UpstreamEng
     assert await engine.run(CALL) == Unanswered(Why.BAD_UPSTREAM)
 
 
+async def test_a_server_that_hangs_up_on_a_request_dropped_it(upstream: Upstream, engine: UpstreamEngine) -> None:
+    async def hang_up(request: web.Request, _: bytes) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    upstream.handler = hang_up
+
+    assert await engine.run(CALL) == Unanswered(Why.DROPPED)
+
+
 async def test_a_dead_server_is_unreachable() -> None:
     engine = await UpstreamEngine.open("http://127.0.0.1:9", None, most=1, timeout_seconds=20)
 

@@ -38,6 +38,7 @@ CAPACITY = [
     ),
     pytest.param(error(200, "server_overloaded"), id="200 with a capacity error"),
     pytest.param(Unanswered(Why.UNREACHABLE), id="connection refused"),
+    pytest.param(Unanswered(Why.DROPPED), id="connection reset"),
     pytest.param(error(401, "invalid_api_key"), id="401"),
     pytest.param(error(404, "model_not_found"), id="404 model"),
 ]
