@@ -1,6 +1,8 @@
 """What the queue costs: `python -m benchmarks.queue` starts its own PostgreSQL and prints one table.
 
-Everything is measured in one run beside its floors: a bare COPY of the same results, and a bare insert of them 64 at a time.
+Everything is measured in one run beside its floors: a bare COPY of the same results, and a bare insert of them 64 at a time. A server that
+has run for a while writes its WAL into recycled segments; one that has just begun makes each, zeroes and all, in the backend that commits.
+So the benchmark begins by filling enough of them; `--recycled-mb 0` shows the other case.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class Sizes:
     result_bytes: int
     rounds: int
     many: int
+    recycled_mb: int
 
 
 def main() -> None:
@@ -82,13 +85,15 @@ def main() -> None:
     options.add_argument("--result-bytes", type=int, default=800)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--many", type=int, default=1_000_000)
+    options.add_argument("--recycled-mb", type=int, default=1_000, help="WAL segments that are there beforehand")
     options.add_argument("--json", type=Path, help="also write the figures here")
     arguments = vars(options.parse_args())
     target = arguments.pop("json")
     sizes = Sizes(**arguments)
     with tempfile.TemporaryDirectory(prefix="slackwater-benchmark-", dir="/tmp") as home:
         Path(home).chmod(0o755)
-        with Postgres(Path(home) / "postgres", settings={"shared_buffers": "256MB", "max_wal_size": "4GB"}) as server:
+        wal = {"max_wal_size": "4GB", "min_wal_size": f"{2 * sizes.recycled_mb + 80}MB"}
+        with Postgres(Path(home) / "postgres", settings={"shared_buffers": "256MB"} | wal) as server:
             report = run(server, sizes)
     report.print()
     if target is not None:
@@ -98,6 +103,7 @@ def main() -> None:
 def run(server: Postgres, sizes: Sizes) -> Report:
     """All measurements, one after the other; nothing else should run on the machine."""
     report = Report()
+    _recycle_wal(server, sizes.recycled_mb)
     for number in range(sizes.rounds):
         queue = Queue(_database(server, f"cycle_{number}"))
         asyncio.run(cycle(queue, sizes, report))
@@ -238,6 +244,13 @@ async def _timed_line(claims: Claims, model_id: int) -> float:
 def _derive(report: Report) -> None:
     whole, insert = "claim and complete: us of server CPU/request", "floor, inserts of 64: us of server CPU/request"
     report.add("claim and complete / inserts of 64, server CPU", report[whole] / report[insert])
+
+
+def _recycle_wal(server: Postgres, megabytes: int) -> None:
+    with psycopg.connect(server.admin_dsn, autocommit=True) as connection:
+        for _ in range(megabytes):
+            connection.execute("SELECT pg_logical_emit_message(false, 'benchmark', repeat('x', 1000000))")
+        connection.execute("CHECKPOINT")
 
 
 def _database(server: Postgres, name: str) -> str:
