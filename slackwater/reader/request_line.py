@@ -11,7 +11,8 @@ from slackwater.reader.limits import LIMITS, Limits
 from slackwater.reader.lines import Line
 from slackwater.reader.members import read_members
 from slackwater.reader.prefix import prefix_key
-from slackwater.reader.strict_json import SPACE, InvalidJson, decode, foreign_encoding, scan, screen
+from slackwater.reader.quick_json import read_quickly
+from slackwater.reader.strict_json import InvalidJson, decode, foreign_encoding, screen
 
 REQUIRED = ("custom_id", "method", "url", "body")
 
@@ -55,7 +56,7 @@ class _Refused(NamedTuple):
 
 
 _Found = tuple[str, dict[str, Any], int, int]
-"""The custom_id, the body, and where its bytes start on the line and how many they are."""
+"""The custom_id, the body, and where its bytes start and end on the line."""
 
 
 class LineReader:
@@ -69,24 +70,47 @@ class LineReader:
         self._prompt = ENDPOINTS[endpoint].prompt
         self._model_id = model_id
         self._limits = limits
-        self._usual_head = _usual_head(endpoint, limits.max_custom_id_bytes).match
+        most = limits.max_custom_id_bytes
+        self._usual_head = re.compile(_usual_head(endpoint, most).encode()).match
+        self._readable_head = re.compile(_usual_head(endpoint, most // 4)).match
 
     def read(self, line: Line) -> RequestLine | LineError:
         """The request of a line. Never raises, whatever the bytes."""
+        return self._usual(line) or self._long_way(line)
+
+    def _usual(self, line: Line) -> RequestLine | None:
+        """Most lines have the four members in the documented order, no fifth, and may run. None: the long way tells."""
+        data = line.data
+        head = self._usual_head(data)
+        if head is None:
+            return None
+        members = read_quickly(data, self._limits.max_depth)
+        if members is None or len(members) != len(REQUIRED) or type(members["body"]) is not dict:
+            return None
+        ends = data.rindex(b"}", 0, data.rindex(b"}")) + 1
+        found = self._checked(line, members["custom_id"], members["body"], head.end(), ends)
+        return found if type(found) is RequestLine else None
+
+    def _long_way(self, line: Line) -> RequestLine | LineError:
         text = ""
         try:
             text = decode(line.data)
-            found = self._usual(text, line.data) or self._any_order(text, line.data)
+            found = self._any_order(text, line.data)
         except InvalidJson as error:
-            head = self._usual_head(text)
+            head = self._readable_head(text)
             return _unreadable(line, error)._replace(custom_id=head[1] if head else None)
         if isinstance(found, _Refused):
             why = found.why
             return LineError(why.code, line.number, why.param, why.message, found.custom_id)
-        custom_id, body, starts, length = found
+        return self._checked(line, *found)
+
+    def _checked(
+        self, line: Line, custom_id: str, body: dict[str, Any], starts: int, ends: int
+    ) -> RequestLine | LineError:
         model_id = check_body(body, self._url, self._model_id)
         if isinstance(model_id, Refusal):
             return LineError(model_id.code, line.number, model_id.param, model_id.message, custom_id)
+        length = ends - starts
         return RequestLine(
             line.number,
             custom_id,
@@ -99,24 +123,6 @@ class LineReader:
             prefix_key(body, self._prompt),
         )
 
-    def _usual(self, text: str, source: bytes) -> _Found | None:
-        """Most lines have the four members in the documented order, and no fifth. None: go the long way."""
-        head = self._usual_head(text)
-        if head is None:
-            return None
-        starts = head.end()
-        try:
-            body, ends = scan(text, starts)
-            screen(body, self._limits.max_depth - 1, source)
-        except InvalidJson:
-            return None
-        if type(body) is not dict or text[ends:].strip(SPACE) != "}":
-            return None
-        custom_id, rest = head[1], len(text) - ends
-        if not custom_id.isascii():  # Beside the body, nothing else here can be.
-            starts += len(custom_id.encode()) - len(custom_id)
-        return custom_id, body, starts, len(source) - starts - rest
-
     def _any_order(self, text: str, source: bytes) -> _Found | _Refused:
         members = read_members(text)
         values = members.values()
@@ -126,20 +132,20 @@ class LineReader:
             return _Refused(refusal, None if _check_custom_id(custom_id, self._limits) else custom_id)
         span = next(member for member in members.each if member.key == "body")
         starts = len(text[: span.starts].encode())
-        return values["custom_id"], values["body"], starts, len(text[span.starts : span.ends].encode())
+        return values["custom_id"], values["body"], starts, starts + len(text[span.starts : span.ends].encode())
 
 
-def _usual_head(url: str, most: int) -> re.Pattern[str]:
-    """Takes only a custom_id that needs no more checks: not blank, and short at four bytes a character."""
+def _usual_head(url: str, most: int) -> str:
+    """A pattern that takes only a custom_id that needs no more checks: not blank, and at most `most` characters long."""
     gap = r"[ \t]*+"
     values = {
-        "custom_id": rf'"([!#-\[\]-~][^"\\\x00-\x1f]{{0,{most // 4 - 1}}}+)"',
+        "custom_id": rf'"([!#-\[\]-~][^"\\\x00-\x1f]{{0,{most - 1}}}+)"',
         "method": '"POST"',
         "url": f'"{re.escape(url)}"',
         "body": "",
     }
     members = [f'"{name}"{gap}:{gap}{value}' for name, value in values.items()]
-    return re.compile(rf"{gap}\{{{gap}" + f"{gap},{gap}".join(members))
+    return rf"{gap}\{{{gap}" + f"{gap},{gap}".join(members)
 
 
 def _check_envelope(values: dict[str, Any], url: str, limits: Limits) -> Refusal | None:
