@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.receiving import kept
-from slackwater.errors import InvalidRequest
+from slackwater.errors import Gone, InvalidRequest
 from slackwater.storage import uploads
 from slackwater.storage.blobs import Upload
 from slackwater.storage.database import Database
@@ -35,7 +35,7 @@ async def complete(database: Database, tenant_id: int, row: Row, asked: Complete
     uploads.refuse_ended(row, "complete")
     try:
         shown = await _assembled(database, tenant_id, row, asked)
-    except (Outrun, EOFError, InvalidRequest):  # The parts of an upload that somebody else has ended are going.
+    except (Outrun, Gone, InvalidRequest):  # The parts of an upload that somebody else has ended are going.
         told = await _ended_meanwhile(database, tenant_id, row, asked)
         if told is None:
             raise
@@ -50,7 +50,7 @@ async def _assembled(database: Database, tenant_id: int, row: Row, asked: Comple
     Raises:
         InvalidRequest: parts, size or md5 do not fit.
         Outrun: somebody else ended it while the bytes were copied.
-        EOFError: so too: a part is gone.
+        Gone: so too: a part is gone.
     """
     async with database.tenant(tenant_id) as connection:
         stored = await uploads.parts(connection, tenant_id, row["id"])
