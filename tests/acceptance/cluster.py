@@ -128,7 +128,7 @@ class Cluster:
         for process in self.processes.values():
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        codes = {name: process.wait(timeout=20) for name, process in self.processes.items()}
+        codes = {name: process.wait(60) for name, process in self.processes.items()}
         self.postgres.stop()
         return codes
 
