@@ -41,7 +41,8 @@ SELECT b.tenant_id, b.id FROM batch b
                    AND (f.expires_at IS NULL OR f.expires_at > now()))
  LIMIT 20
 """
-# First of all: who finds no index of a final batch does not take what is left of it for a whole file.
+# First of all: who finds no index of a final batch does not take what is left of it for a whole file. The results go last: by them a purge that
+# was broken off is known.
 DROP_INDEX: Final = "DELETE FROM output_index WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s"
 DROP_RESULTS: Final = """
 DELETE FROM result WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s
@@ -89,8 +90,8 @@ def step(connection: Connection[TupleRow], settings: Settings) -> int:
     batches = connection.execute(GONE_BATCHES).fetchall()
     for tenant_id, batch_id in batches:
         _drain(connection, DROP_INDEX, {"tenant_id": tenant_id, "batch_id": batch_id})
-        _drain(connection, DROP_RESULTS, {"tenant_id": tenant_id, "batch_id": batch_id})
         _drain(connection, DROP_REQUESTS, {"tenant_id": tenant_id, "batch_id": batch_id})
+        _drain(connection, DROP_RESULTS, {"tenant_id": tenant_id, "batch_id": batch_id})
     if batches:
         _drop_partitions(connection)
     return len(files) + len(batches)

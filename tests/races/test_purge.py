@@ -11,7 +11,7 @@ import pytest
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
-from scheduler.duties import purge
+from scheduler.duties import finalise, purge, settle
 from slackwater.lifecycle import BatchState
 from slackwater.storage.blobs import CHUNK_BYTES, Purged, Upload
 from slackwater.storage.connections import connect
@@ -99,3 +99,31 @@ async def test_an_upload_that_goes_on_too_late_ends(scenario: Scenario, purger: 
     await database.close()
     assert scenario.one("SELECT count(*) FROM file") == 0
     assert scenario.one("SELECT count(*) FROM file_chunk") == 0
+
+
+def test_a_purge_of_results_that_was_broken_off_is_ended(
+    scenario: Scenario, purger: Connection[TupleRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch_id = scenario.batch([chat_line(f"r{n}") for n in range(3)], window=timedelta(seconds=-1))
+    settings = settings_for(scenario.dsn)
+    for step in (settle.expire, settle.step, finalise.step):
+        step(purger, settings)
+    scenario.connection.execute("UPDATE batch SET expired_at = expired_at - interval '1 hour'")
+    scenario.connection.execute("UPDATE file SET deleted_at = now() WHERE batch_id = %s", (batch_id,))
+    drain, done = purge._drain, list[str]()
+
+    def breaks(connection: Connection[TupleRow], statement: str, where: dict[str, int]) -> None:
+        if len(done) == 2:
+            raise psycopg.OperationalError
+        done.append(statement)
+        drain(connection, statement, where)
+
+    monkeypatch.setattr(purge, "_drain", breaks)
+    with pytest.raises(psycopg.OperationalError):
+        purge.step(purger, settings)
+    monkeypatch.undo()
+
+    purge.step(purger, settings)
+
+    for table in ("output_index", "request", "result"):
+        assert scenario.one(f"SELECT count(*) FROM {table}") == 0
