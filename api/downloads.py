@@ -18,16 +18,36 @@ MEDIA_TYPE = "application/octet-stream"
 
 
 async def content(database: Database, tenant_id: int, row: Mapping[str, Any], asked: Mapping[str, str]) -> Response:
-    """The reply for a row of `slackwater.storage.files`; `asked` are the request's headers."""
+    """The reply for a row of `slackwater.storage.files`; `asked` are the request's headers.
+
+    Raises:
+        Gone: the bytes were purged since the row was read.
+    """
     if row["batch_id"] is None:
-        return _fixed(row, asked, lambda span: blobs.read(database, tenant_id, row["id"], span))
+        return await _fixed(row, asked, lambda span: blobs.read(database, tenant_id, row["id"], span))
     side, batch_id = Side(row["side"]), row["batch_id"]
     index = await outputs.index_of(database, tenant_id, batch_id, side)
     if index is None:
-        return _growing(row, outputs.whole(database, tenant_id, batch_id, side))
-    return _fixed(
+        return _growing(row, await begun(outputs.whole(database, tenant_id, batch_id, side)))
+    return await _fixed(
         row, asked, lambda span: outputs.part(database, tenant_id, batch_id, side, index, span), size=index.bytes
     )
+
+
+async def begun(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes, of which the first piece has been read: what is gone already is not promised by a reply's head.
+
+    Raises:
+        Gone: it was purged since it was found.
+    """
+    first = await anext(body, b"")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in body:
+            yield piece
+
+    return pieces()
 
 
 def _growing(row: Mapping[str, Any], body: AsyncIterator[bytes]) -> Response:
@@ -35,7 +55,7 @@ def _growing(row: Mapping[str, Any], body: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(body, headers={"cache-control": "no-store", **_names(row)}, media_type=MEDIA_TYPE)
 
 
-def _fixed(
+async def _fixed(
     row: Mapping[str, Any],
     asked: Mapping[str, str],
     body: Callable[[Span], AsyncIterator[bytes]],
@@ -56,7 +76,7 @@ def _fixed(
     headers["content-length"] = str(span.length)
     if part:
         headers["content-range"] = f"bytes {span.start}-{span.stop - 1}/{whole.stop}"
-    return StreamingResponse(body(span), 206 if part else 200, headers, MEDIA_TYPE)
+    return StreamingResponse(await begun(body(span)), 206 if part else 200, headers, MEDIA_TYPE)
 
 
 def _unsatisfiable(size: int) -> Response:

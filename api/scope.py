@@ -85,6 +85,7 @@ class RequestScope:
         except Exception as error:
             response = reply_to(error)
             if status:
+                log.warning("reply.broken_off", error=type(error).__name__)
                 raise BrokenOff from None
             await response(scope, incoming.receive, stamped)
         finally:

@@ -50,6 +50,10 @@ class NotFound(SlackwaterError):
     type = "invalid_request_error"
 
 
+class Gone(NotFound):
+    """It was there when it was found, and was deleted and purged before it could be read to its end (404)."""
+
+
 class Conflict(SlackwaterError):
     """The object's state does not allow it, for good (409)."""
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
@@ -18,6 +19,9 @@ from slackwater.storage import migrate
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 TEMPLATE = "template_slackwater"
+# How long an example takes says how busy the machine is, and nothing of what it shows.
+settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_machine")
 
 
 @pytest.fixture(scope="session")

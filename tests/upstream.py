@@ -40,13 +40,13 @@ class Upstream:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(ready,))
         self._thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         assert self._thread is not None
-        self._thread.join(20)
+        self._thread.join(60)
 
     def _serve(self, ready: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)

@@ -36,6 +36,7 @@ class Deciding:
     prompt_left: int = 0
     others: int = 0
     served: list[int] = field(default_factory=list)
+    is_paused: bool = False
     _granted: int = 0
     _decided_at: float = 0.0
     _reported_at: float = 0.0
@@ -47,9 +48,8 @@ class Deciding:
         await self._refresh_models(now)
         around = await self.status.surroundings()
         self.others = around.others_in_flight
-        paused = bool(self.runs.models) and all(m.is_paused for m in self.runs.models.values())
         pressed = any(place.is_pressed for place in self.line.places)
-        readings = self.signals.read(around, paused=paused, pressed=pressed)
+        readings = self.signals.read(around, paused=self.is_paused, pressed=pressed)
         own = OwnLoad(self.runs.in_flight, self.others, sum(r.est_tokens for r in self.runs.tasks.values()))
         self.decision = self.headroom.decide(readings, own, now)
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
@@ -89,9 +89,11 @@ class Deciding:
 
     async def _refresh_models(self, now: float) -> None:
         if now - self._models_at > REPORT_EVERY_SECONDS:
-            served = {m.id: m for m in await self.status.models()}
-            self.runs.models = self.runs.models | served if self.runs.held.by_token else served
-            self.served = [m.id for m in served.values() if not m.is_paused]
+            served = await self.status.models()
+            # What is being claimed at this moment may be of one that is not served any more: none is forgotten.
+            self.runs.models |= {m.id: m for m in served}
+            self.served = [m.id for m in served if not m.is_paused]
+            self.is_paused = bool(served) and not self.served
             self._models_at = now
 
     async def _report(self, now: float) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.auth import BatchesReader, Store
 from api.batch_lookup import found
+from api.downloads import begun
 from slackwater.errors import InvalidRequest, NotFound
 from slackwater.lifecycle import Outcome
 from slackwater.storage import batch_lines
@@ -59,7 +60,9 @@ async def results(
     headers = {"cache-control": "no-store", "x-has-more": str(page.has_more).lower()}
     if page.last:
         headers["x-last-id"] = line_id(row["id"], page.last)
-    return StreamingResponse(batch_lines.read(database, page), headers=headers, media_type="application/jsonl")
+    return StreamingResponse(
+        await begun(batch_lines.read(database, page)), headers=headers, media_type="application/jsonl"
+    )
 
 
 @router.get("/{batch_id}/requests/{custom_id:any_text}", response_class=Response)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from api.auth import BatchesWriter, Store
 from api.batch_input import Incoming, incoming, one_input
 from api.bodies import checked
-from slackwater.errors import NotFound
+from slackwater.errors import Gone, NotFound
 from slackwater.reader.limits import Limits
 from slackwater.storage import files
 from slackwater.storage.database import Database
@@ -30,7 +30,7 @@ async def validate(request: Request, caller: BatchesWriter, database: Store) -> 
         file_id, size, models = await _input(database, caller.tenant_id, body, asked.input_file_id)
         try:
             run = await dry_run(database, caller.tenant_id, file_id, size, asked.endpoint, limits, models)
-        except EOFError:
+        except Gone:
             raise _missing() from None
     return _object(asked.endpoint, asked.input_file_id or None, run)
 

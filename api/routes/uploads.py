@@ -14,7 +14,7 @@ from api.assembly import complete as completed
 from api.auth import FilesWriter, Store
 from api.bodies import checked, read_json
 from api.receiving import Receiver, digest_of, kept, receive
-from slackwater.errors import NotFound
+from slackwater.errors import Conflict, NotFound
 from slackwater.storage import uploads
 from slackwater.storage.blobs import Upload, too_large
 from slackwater.storage.idempotency import Known, earlier, hash_of, remember
@@ -33,6 +33,7 @@ from slackwater.wire.uploads import (
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 UPLOAD_ID: Final = re.compile(r"upload_[0-9a-f]{32}", re.ASCII)
 DATA: Final = "data"
+ADD: Final = "add a part to"
 
 
 @router.post("", response_model=dict[str, Any])
@@ -59,7 +60,7 @@ async def add_part(upload_id: str, request: Request, caller: FilesWriter, databa
     settings = request.app.state.settings
     with request.app.state.slots.taken(caller.key_id):
         row = await _found(database, caller.tenant_id, upload_id)
-        uploads.refuse_ended(row, "add a part to")
+        uploads.refuse_ended(row, ADD)
         async with database.tenant(caller.tenant_id) as connection:
             await uploads.refuse_full(connection, caller.tenant_id, row)
         most = min(settings.max_part_bytes, row["bytes"])
@@ -119,13 +120,22 @@ async def _again(connection: AsyncConnection, caller: Principal, before: Known) 
 
 
 async def _part(connection: AsyncConnection, caller: Principal, row: Row, part: Upload, before: Known | None) -> Row:
-    if before is None:
+    if before is not None:
+        made = await uploads.part_of(connection, caller.tenant_id, row["id"], before.object_id)
+    else:
         assert part.file_id is not None
-        return await uploads.add_part(connection, caller.tenant_id, row["id"], part.file_id, part.size)
-    made = await uploads.part_of(connection, caller.tenant_id, row["id"], before.object_id)
+        made = await uploads.add_part(connection, caller.tenant_id, row["id"], part.file_id, part.size)
     if made is None:
-        raise _missing()
+        raise await _ended_meanwhile(connection, caller, row)
     return made
+
+
+async def _ended_meanwhile(connection: AsyncConnection, caller: Principal, row: Row) -> Conflict:
+    """Why a pending upload takes no part any more: how it ended while the part came."""
+    now = await uploads.find(connection, caller.tenant_id, row["public_id"])
+    if now is not None:
+        uploads.refuse_ended(now, ADD)
+    return uploads.gone()
 
 
 def _missing() -> NotFound:

@@ -79,9 +79,10 @@ async def claim(connection: AsyncConnection[TupleRow], most: int, limits: Limits
 async def record(connection: AsyncConnection[TupleRow], outcomes: Sequence[Outcome]) -> int:
     """Write all outcomes in one transaction. Returns how many counted: the others' leases had passed to another sender."""
     async with connection.transaction():
-        for outcome in outcomes:
-            if outcome.decision.disable is not None:
-                await connection.execute(statements.DISABLE, _disabling(outcome))
+        disabling = [outcome for outcome in outcomes if outcome.decision.disable is not None]
+        # In one order, so that two senders never wait for each other.
+        for outcome in sorted(disabling, key=lambda o: (o.claim.tenant_id, o.claim.endpoint_id)):
+            await connection.execute(statements.DISABLE, _disabling(outcome))
         return (await connection.execute(statements.RECORD, _columns(outcomes))).rowcount
 
 

@@ -12,14 +12,21 @@ from slackwater import ids
 from slackwater.settings import Settings
 
 WEEKS_AHEAD: Final = 4
-# Guarantees: a file's bytes stay while an unfinished batch reads them; uploads that nobody goes on with are removed after an hour.
-GONE_FILES: Final = """
-SELECT f.tenant_id, f.id FROM file f
- WHERE f.batch_id IS NULL
+# A file's bytes stay while an unfinished batch reads them; uploads that nobody goes on with are removed after an hour.
+_IS_GONE: Final = """f.batch_id IS NULL
    AND (f.deleted_at IS NOT NULL OR f.expires_at < now() OR (NOT f.is_complete AND f.touched_at < now() - interval '1 hour'))
+   AND NOT EXISTS (SELECT 1 FROM batch b WHERE b.tenant_id = f.tenant_id AND b.file_id = f.id AND b.state IN (0, 1, 2, 6))"""
+GONE_FILES: Final = f"""
+SELECT f.tenant_id, f.id FROM file f
+ WHERE {_IS_GONE}
    AND EXISTS (SELECT 1 FROM file_chunk c WHERE c.tenant_id = f.tenant_id AND c.file_id = f.id)
-   AND NOT EXISTS (SELECT 1 FROM batch b WHERE b.tenant_id = f.tenant_id AND b.file_id = f.id AND b.state IN (0, 1, 2, 6))
  LIMIT 20
+"""
+# Guarantees: from the commit of these two on nobody begins a batch over the file or writes to it; who did before is seen, and keeps it. Whoever
+# makes a batch, or writes, holds the row until it commits: CLOSE asks anew once they have, so it is a statement of its own.
+LOCK_FILE: Final = "SELECT FROM file WHERE tenant_id = %(tenant_id)s AND id = %(file_id)s FOR UPDATE"
+CLOSE_FILE: Final = f"""
+UPDATE file f SET deleted_at = coalesce(f.deleted_at, now()) WHERE f.tenant_id = %(tenant_id)s AND f.id = %(file_id)s AND {_IS_GONE}
 """
 DROP_CHUNKS: Final = """
 DELETE FROM file_chunk WHERE tenant_id = %(tenant_id)s AND file_id = %(file_id)s
@@ -34,7 +41,8 @@ SELECT b.tenant_id, b.id FROM batch b
                    AND (f.expires_at IS NULL OR f.expires_at > now()))
  LIMIT 20
 """
-# First of all: who finds no index of a final batch does not take what is left of it for a whole file.
+# First of all: who finds no index of a final batch does not take what is left of it for a whole file. The results go last: by them a purge that
+# was broken off is known.
 DROP_INDEX: Final = "DELETE FROM output_index WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s"
 DROP_RESULTS: Final = """
 DELETE FROM result WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s
@@ -76,12 +84,14 @@ def step(connection: Connection[TupleRow], settings: Settings) -> int:
     make_partitions(connection)
     files = connection.execute(GONE_FILES).fetchall()
     for tenant_id, file_id in files:
-        _drain(connection, DROP_CHUNKS, {"tenant_id": tenant_id, "file_id": file_id})
+        where = {"tenant_id": tenant_id, "file_id": file_id}
+        if _close(connection, where):
+            _drain(connection, DROP_CHUNKS, where)
     batches = connection.execute(GONE_BATCHES).fetchall()
     for tenant_id, batch_id in batches:
         _drain(connection, DROP_INDEX, {"tenant_id": tenant_id, "batch_id": batch_id})
-        _drain(connection, DROP_RESULTS, {"tenant_id": tenant_id, "batch_id": batch_id})
         _drain(connection, DROP_REQUESTS, {"tenant_id": tenant_id, "batch_id": batch_id})
+        _drain(connection, DROP_RESULTS, {"tenant_id": tenant_id, "batch_id": batch_id})
     if batches:
         _drop_partitions(connection)
     return len(files) + len(batches)
@@ -104,6 +114,13 @@ def _drop_partitions(connection: Connection[TupleRow], most: int = 60) -> None:
                 connection.execute("SELECT drop_empty_partitions(%s)", (week,))
         except errors.LockNotAvailable:
             continue
+
+
+def _close(connection: Connection[TupleRow], where: dict[str, int]) -> bool:
+    """Keep everybody off a file whose bytes are about to go. False: somebody has begun with it."""
+    with connection.transaction():
+        connection.execute(LOCK_FILE, where)
+        return connection.execute(CLOSE_FILE.encode(), where).rowcount == 1
 
 
 def _drain(connection: Connection[TupleRow], statement: str, where: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -14,6 +15,10 @@ from scheduler.queue import statements
 from scheduler.queue.work import Claim, Request
 from slackwater.pricing import Price
 from slackwater.storage.connections import Link
+
+
+class Vanished(Exception):
+    """The bytes of a body are gone: the batch has ended, and its input was purged, since the claim."""
 
 
 @dataclass
@@ -36,13 +41,14 @@ class Claims:
     async def claim(self, model_id: int, batch_ids: Sequence[int], *, most: int, retries: bool = True) -> Claim | None:
         """Take up to `most` requests of the first of `batch_ids` that has any; None when none has.
 
-        Skips over ranges in which everything is answered, dropping their tokens.
+        Skips over ranges in which everything is answered, or whose batch has ended since, dropping their tokens.
         """
         while True:
             token = uuid4()
             rows = await self._take(token, model_id, batch_ids, most, retries)
             if rows:
-                return await self._claim_of(token, model_id, rows)
+                with suppress(Vanished):
+                    return await self._claim_of(token, model_id, rows)
             dropped = await (await self.link.get()).execute(
                 "DELETE FROM lease WHERE token = %(token)b RETURNING token", {"token": token}
             )
@@ -89,6 +95,8 @@ class Claims:
         requests: list[Request] = []
         for (position, line, est_tokens, _, length), custom_id, body in zip(places, custom_ids, bodies, strict=True):
             whole = body if len(body) == length else await self._whole(body, where | {"length": length})
+            if len(whole) < length:
+                raise Vanished
             requests.append(Request(
                 token, tenant_id, batch_id, model_id, position, line, custom_id, endpoint, whole, est_tokens, attempts, deferrals, price,
             ))  # fmt: skip
@@ -97,7 +105,10 @@ class Claims:
     async def _apart(self, places: Sequence[Sequence[int]], where: dict[str, Any]) -> list[bytes]:
         values = where | {"starts": [place[3] for place in places], "lengths": [place[4] for place in places]}
         cursor = await (await self.link.get()).execute(statements.BODIES, values, binary=True)
-        return [body for (body,) in await cursor.fetchall()]
+        bodies = [body for (body,) in await cursor.fetchall()]
+        if len(bodies) < len(places):
+            raise Vanished
+        return bodies
 
     async def _whole(self, head: bytes, where: dict[str, Any]) -> bytes:
         cursor = await (await self.link.get()).execute(statements.BODY_TAIL, where, binary=True)

@@ -128,12 +128,14 @@ WITH x AS MATERIALIZED (SELECT token FROM lease WHERE batch_id = %(batch_id)s OR
 DELETE FROM lease l USING x WHERE l.token = x.token
 """
 
-# Guarantees: as `storing.STORE`, for lines that will not run: each missing line once, counts by exactly the rows inserted. Slot 0 is the duties'.
+# Guarantees: as `storing.STORE`, for lines that will not run: each missing line once, counts by exactly the rows inserted; none into a final
+# batch, whose results may have been purged. Slot 0 is the duties'.
 FILL: Final = """
 WITH stored AS (
     INSERT INTO result (tenant_id, batch_id, line, outcome, prompt_tokens, completion_tokens, attempt, body)
     SELECT %(tenant_id)b, %(batch_id)b, d.line, %(outcome)b::smallint, 0, 0, 0, d.body
       FROM unnest(%(lines)b::int[], %(bodies)b::bytea[]) AS d (line, body)
+     WHERE EXISTS (SELECT 1 FROM batch b WHERE b.tenant_id = %(tenant_id)b AND b.id = %(batch_id)b AND b.state IN (0, 1, 2, 6))
      ORDER BY d.line
     ON CONFLICT DO NOTHING
     RETURNING outcome),

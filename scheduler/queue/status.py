@@ -101,7 +101,8 @@ class Failed:
 class Status:
     """The connections a worker reports on; what it writes may be lost in a crash of the server.
 
-    Heartbeats have their own: whoever holds up the instance's row, a worker that was stopped for one, must not cost its neighbours their leases.
+    Heartbeats have their own: whoever holds up the instance's row, a worker that was stopped for one, must not cost its neighbours their leases. They
+    commit synchronously: one that a crash of the server takes back is a call that was answered and looks as if it had not been.
     """
 
     link: Link
@@ -111,7 +112,7 @@ class Status:
 
     @classmethod
     def on(cls, dsn: str, worker_id: int, instance_id: int) -> Self:
-        return cls(Link(dsn, asynchronous_commit=True), worker_id, instance_id, Link(dsn, asynchronous_commit=True))
+        return cls(Link(dsn, asynchronous_commit=True), worker_id, instance_id, Link(dsn))
 
     async def heartbeat(self, tokens: Sequence[UUID], lease_seconds: float) -> dict[UUID, BatchState]:
         """Extend these leases; returns those still held with the state of their batch. What is missing is lost."""

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater.lifecycle import Outcome, RequestState
+from slackwater.storage import outputs
 from slackwater.storage.database import Database
 
 PIECE_LINES: Final = 256
@@ -44,15 +45,17 @@ SELECT line FROM result
        = CAST(:head AS bytea) || convert_to(to_hex(line), 'UTF8') || CAST(:tail AS bytea)
  LIMIT 1
 """)
-RESULT = text("""
-SELECT outcome, attempt, body FROM result WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND line = :line
-""")
-HELD = text("""
-SELECT attempts FROM lease
- WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND first <= :position AND first + n > :position AND expires_at > now()
-""")
-WAITING = text("""
-SELECT attempts FROM segment WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND first <= :position AND first + n > :position
+# Guarantees: one snapshot. Asked one after the other, a request that ends in between would be found in none of the three.
+STATE = text("""
+SELECT r.outcome, r.attempt, r.body, l.attempts AS held, s.attempts AS waiting
+  FROM (SELECT 1) one
+  LEFT JOIN result r ON r.tenant_id = :tenant_id AND r.batch_id = :batch_id AND r.line = :line
+  LEFT JOIN LATERAL (
+    SELECT attempts FROM lease WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND first <= :position AND first + n > :position
+       AND expires_at > now() LIMIT 1) l ON r.line IS NULL
+  LEFT JOIN LATERAL (
+    SELECT attempts FROM segment WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND first <= :position AND first + n > :position
+     LIMIT 1) s ON r.line IS NULL
 """)
 
 
@@ -82,7 +85,11 @@ class Found:
 async def page(
     connection: AsyncConnection, tenant_id: int, batch_id: int, after: int, limit: int, outcome: Outcome | None
 ) -> Page:
-    """The bounds of a page of at most `limit` results."""
+    """The bounds of a page of at most `limit` results.
+
+    Raises:
+        Gone: the results of the batch were purged.
+    """
     values = {
         "tenant_id": tenant_id,
         "batch_id": batch_id,
@@ -91,6 +98,7 @@ async def page(
         "outcome": None if outcome is None else int(outcome),
     }
     lines = (await connection.execute(PAGE, values)).scalars().all()
+    await outputs.check_kept(connection, tenant_id, batch_id)
     kept = lines[:limit]
     return Page(tenant_id, batch_id, after, outcome, kept[-1] if kept else 0, len(lines) > limit)
 
@@ -99,7 +107,7 @@ async def read(database: Database, page: Page) -> AsyncIterator[bytes]:
     """The lines of a page, in pieces of about 1 MiB, each in its own transaction.
 
     Raises:
-        EOFError: they were purged meanwhile.
+        Gone: they were purged meanwhile.
     """
     after = page.after
     while after < page.last:
@@ -112,8 +120,9 @@ async def read(database: Database, page: Page) -> AsyncIterator[bytes]:
         }
         async with database.tenant(page.tenant_id) as connection:
             rows = (await connection.execute(PIECE, values)).all()
+            await outputs.check_kept(connection, page.tenant_id, page.batch_id)
         if not rows:
-            raise EOFError("the page ends early")
+            raise outputs.results_gone()
         yield b"".join(row.body for row in rows)
         after = rows[-1].line
 
@@ -124,28 +133,33 @@ async def find(
     """The request with this custom_id; None when the batch has none, or is not checked yet.
 
     `may_be_refused`: lines that were refused while the rest runs are looked through as well.
+
+    Raises:
+        Gone: the results of the batch were purged.
     """
     where: dict[str, Any] = {"tenant_id": tenant_id, "batch_id": batch_id}
     request = (await connection.execute(REQUEST, where | {"custom_id": custom_id})).first()
-    if request is None and not may_be_refused:
-        return None
-    if request is None:
+    if request is not None:
+        found: Found | None = await _state(
+            connection, where | {"position": request.position}, request.line, request.model
+        )
+    elif may_be_refused:
         line = (await connection.execute(REFUSED, where | _opening(batch_id, custom_id))).scalar_one_or_none()
-        return None if line is None else await _ended(connection, where, line, None)
-    ended = await _ended(connection, where, request.line, request.model)
-    return ended or await _unfinished(connection, where | {"position": request.position}, request.line, request.model)
+        found = None if line is None else await _state(connection, where | {"position": None}, line, None)
+    else:
+        found = None
+    if found is None or found.result is None:
+        await outputs.check_kept(connection, tenant_id, batch_id)
+    return found
 
 
-async def _ended(connection: AsyncConnection, where: dict[str, Any], line: int, model: str | None) -> Found | None:
-    row = (await connection.execute(RESULT, where | {"line": line})).first()
-    return None if row is None else Found(line, model, Outcome(row.outcome).state, row.attempt, bytes(row.body))
-
-
-async def _unfinished(connection: AsyncConnection, where: dict[str, Any], line: int, model: str) -> Found:
-    held = (await connection.execute(HELD, where)).scalar()
-    if held is not None:
-        return Found(line, model, RequestState.RUNNING, held + 1, None)
-    return Found(line, model, RequestState.QUEUED, (await connection.execute(WAITING, where)).scalar() or 0, None)
+async def _state(connection: AsyncConnection, where: dict[str, Any], line: int, model: str | None) -> Found:
+    row = (await connection.execute(STATE, where | {"line": line})).one()
+    if row.outcome is not None:
+        return Found(line, model, Outcome(row.outcome).state, row.attempt, bytes(row.body))
+    if row.held is not None:
+        return Found(line, model, RequestState.RUNNING, row.held + 1, None)
+    return Found(line, model, RequestState.QUEUED, row.waiting or 0, None)
 
 
 def _opening(batch_id: int, custom_id: str) -> dict[str, bytes]:

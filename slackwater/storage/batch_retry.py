@@ -9,10 +9,10 @@ from typing import Final
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from slackwater.errors import Conflict
+from slackwater.errors import Conflict, Gone
 from slackwater.lifecycle import BatchState
 from slackwater.reader.lines import Line, LineSplitter, LongLine
-from slackwater.storage import blobs
+from slackwater.storage import blobs, outputs
 from slackwater.storage.database import Database
 from slackwater.wire.ranges import Span
 
@@ -34,13 +34,15 @@ async def wanted(connection: AsyncConnection, batch: RowMapping) -> tuple[RowMap
     """The input file of a final batch, and the numbers of its lines that did not succeed.
 
     Raises:
-        Conflict: the batch is not final, its input is gone, or there is nothing to run again.
+        Conflict: the batch is not final, its input or its results are gone, or there is nothing to run again.
     """
     state = BatchState(batch["state"])
     if not state.is_final:
         raise Conflict(f"Cannot retry a batch with status '{state.word}'.", code="batch_not_final")
     where = {"tenant_id": batch["tenant_id"], "batch_id": batch["id"], "file_id": batch["file_id"]}
     lines = frozenset((await connection.execute(LINES, where)).scalars())
+    if not await outputs.are_kept(connection, batch["tenant_id"], batch["id"]):
+        raise Conflict("The results of this batch are no longer stored.", code="results_gone")
     if not lines:
         raise Conflict("This batch has no failed, expired or cancelled requests.", code="nothing_to_retry")
     file = (await connection.execute(INPUT, where)).mappings().first()
@@ -61,7 +63,7 @@ async def cut(
     try:
         async for data in blobs.read(database, tenant_id, file["id"], Span(0, file["bytes"])):
             yield await asyncio.to_thread(lambda data: _kept(splitter.feed(data), lines), data)
-    except EOFError:
+    except Gone:
         raise input_gone() from None
     yield _kept(splitter.finish(), lines)
 

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from slackwater import ids
-from slackwater.errors import TooLarge
+from slackwater.errors import Gone, TooLarge
 from slackwater.storage.database import Database
 from slackwater.wire.ranges import Span
 
@@ -35,15 +35,15 @@ BEGIN = text("""
 INSERT INTO file (tenant_id, project_id, public_id, filename, purpose) VALUES (:tenant_id, :project_id, :public_id, '', '')
 RETURNING id
 """)
-# `touched_at` tells the purge that the upload is alive.
+# Guarantees: nothing is written to a file that the purge has closed. `touched_at` tells it that the upload is alive.
 APPEND = text("""
 WITH c AS (INSERT INTO file_chunk (tenant_id, file_id, n, start, data) VALUES (:tenant_id, :file_id, :n, :start, :data))
-UPDATE file SET touched_at = now() WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete RETURNING id
+UPDATE file SET touched_at = now() WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete AND deleted_at IS NULL RETURNING id
 """)
 COMPLETE = text("""
 UPDATE file SET is_complete = true, touched_at = now(), bytes = :bytes, sha256 = :sha256, filename = :filename, purpose = :purpose,
        expires_at = created_at + CAST(:life AS interval)
- WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete
+ WHERE tenant_id = :tenant_id AND id = :file_id AND NOT is_complete AND deleted_at IS NULL
 RETURNING id, public_id, filename, purpose, bytes, created_at, expires_at
 """)
 DISCARD_CHUNKS = text("DELETE FROM file_chunk WHERE tenant_id = :tenant_id AND file_id = :file_id")
@@ -163,7 +163,7 @@ async def read(database: Database, tenant_id: int, file_id: int, span: Span) -> 
     """The bytes of `span`, a chunk at a time, each in its own transaction.
 
     Raises:
-        EOFError: the chunks were purged meanwhile.
+        Gone: the chunks were purged meanwhile.
     """
     where, n = {"tenant_id": tenant_id, "file_id": file_id}, None
     at = span.start
@@ -173,7 +173,7 @@ async def read(database: Database, tenant_id: int, file_id: int, span: Span) -> 
                 n = await _first(connection, where, at)
             row = (await connection.execute(CHUNK, where | {"n": n})).first()
         if row is None:
-            raise EOFError("the file ends early")
+            raise Gone("The file is no longer stored.")
         data = row.data[at - row.start : span.stop - row.start]
         yield data
         at, n = at + len(data), n + 1

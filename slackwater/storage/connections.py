@@ -50,7 +50,7 @@ def connect(dsn: str) -> Connection[TupleRow]:
 
 
 async def connect_async(dsn: str, *, asynchronous_commit: bool = False) -> AsyncConnection[TupleRow]:
-    """A connection for a worker or a sender: autocommit. Only claims may commit asynchronously."""
+    """A connection for a worker or a sender: autocommit. Only claims, and what a worker says of itself, may commit asynchronously."""
     return await AsyncConnection.connect(
         dsn,
         autocommit=True,

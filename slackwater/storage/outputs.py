@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from slackwater.errors import Gone
 from slackwater.lifecycle import Side
 from slackwater.storage.database import Database
 from slackwater.wire.ranges import Span
@@ -56,9 +58,7 @@ SELECT line, body FROM (
       JOIN result r ON r.tenant_id = :tenant_id AND r.batch_id = :batch_id AND r.line = o.line) page
  WHERE so_far - length < {PAGE_BYTES} ORDER BY n
 """)
-BATCH = text(
-    "SELECT output_order, counts IS NOT NULL AS is_final FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id"
-)
+ORDER = text("SELECT output_order FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id")
 # The order of completion is that of the transactions which stored the lines; lines of one transaction stand in input order.
 _COMPLETED = """
 SELECT line FROM result WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND outcome {outcome} ORDER BY at, line
@@ -67,6 +67,11 @@ COMPLETED = {
     Side.OUTPUT: text(_COMPLETED.format(outcome="= 0")),
     Side.ERROR: text(_COMPLETED.format(outcome="> 0")),
 }
+# Guarantees: a batch whose lines were read before this says so had all of them: the purge drops the index of a final batch first of all.
+KEPT = text("""
+SELECT EXISTS (SELECT FROM output_index WHERE tenant_id = :tenant_id AND batch_id = :batch_id)
+    OR NOT EXISTS (SELECT FROM batch WHERE tenant_id = :tenant_id AND id = :batch_id AND counts IS NOT NULL AND total > 0)
+""")
 INDEX = text("""
 SELECT bytes, line, start, ordered FROM output_index WHERE tenant_id = :tenant_id AND batch_id = :batch_id AND side = :side
 """)
@@ -80,14 +85,34 @@ async def index_of(database: Database, tenant_id: int, batch_id: int, side: Side
     return None if row is None else Index(row.bytes, row.line, row.start, row.ordered)
 
 
+async def are_kept(connection: AsyncConnection, tenant_id: int, batch_id: int) -> bool:
+    """Whether the results of a batch are all there. Asked after they were read: before, they may be purged in between."""
+    return bool((await connection.execute(KEPT, {"tenant_id": tenant_id, "batch_id": batch_id})).scalar_one())
+
+
+async def check_kept(connection: AsyncConnection, tenant_id: int, batch_id: int) -> None:
+    """Raise Gone where the results of a batch are being purged, or were."""
+    if not await are_kept(connection, tenant_id, batch_id):
+        raise results_gone()
+
+
+def results_gone() -> Gone:
+    return Gone("The results of this batch are no longer stored.", code="results_gone")
+
+
 async def lines(
     database: Database, tenant_id: int, batch_id: int, side: Side, line: int = 0
 ) -> AsyncIterator[list[bytes]]:
-    """The stored lines of a side from the physical line number `line` on, in pages, each in its own transaction."""
+    """The stored lines of a side from the physical line number `line` on, in pages, each in its own transaction.
+
+    Raises:
+        Gone: the results were purged meanwhile.
+    """
     values = {"tenant_id": tenant_id, "batch_id": batch_id, "line": line}
     while True:
         async with database.tenant(tenant_id) as connection:
             rows = (await connection.execute(PAGES[side], values)).all()
+            await check_kept(connection, tenant_id, batch_id)
         if not rows:
             return
         yield [row.body for row in rows]
@@ -100,7 +125,7 @@ async def named(
     """These stored lines in this order, in pages, each in its own transaction.
 
     Raises:
-        EOFError: the results were purged meanwhile.
+        Gone: the results were purged meanwhile.
     """
     at = 0
     while at < len(ordered):
@@ -109,7 +134,7 @@ async def named(
             values = {"tenant_id": tenant_id, "batch_id": batch_id, "lines": wanted}
             rows = (await connection.execute(NAMED, values)).all()
         if not rows or [row.line for row in rows] != wanted[: len(rows)]:
-            raise EOFError("a line is gone")
+            raise results_gone()
         yield [row.body for row in rows]
         at += len(rows)
 
@@ -118,15 +143,13 @@ async def whole(database: Database, tenant_id: int, batch_id: int, side: Side) -
     """Everything that is stored of a side by now.
 
     Raises:
-        EOFError: the batch is final, and its results are being purged.
+        Gone: the results were purged meanwhile.
     """
     where = {"tenant_id": tenant_id, "batch_id": batch_id}
     async with database.tenant(tenant_id) as connection:
-        batch = (await connection.execute(BATCH, where)).one()
-        is_ordered = batch.output_order == "completion"
+        is_ordered = (await connection.execute(ORDER, where)).scalar_one() == "completion"
         ordered = (await connection.execute(COMPLETED[side], where)).scalars().all() if is_ordered else ()
-    if batch.is_final and await index_of(database, tenant_id, batch_id, side) is None:
-        raise EOFError("the results are gone")
+        await check_kept(connection, tenant_id, batch_id)
     pages = named(database, tenant_id, batch_id, ordered) if is_ordered else lines(database, tenant_id, batch_id, side)
     async for page in pages:
         yield b"".join(page)
@@ -138,7 +161,7 @@ async def part(
     """The bytes of `span` of a final side.
 
     Raises:
-        EOFError: the results were purged meanwhile.
+        Gone: the results were purged meanwhile.
     """
     line, at = index.before(span.start)
     if index.ordered:
@@ -153,4 +176,4 @@ async def part(
             yield piece
         if at >= span.stop:
             return
-    raise EOFError("the file ends early")
+    raise results_gone()

@@ -41,10 +41,12 @@ SELECT public_id, created_at FROM upload_part WHERE tenant_id = :tenant_id AND u
 PARTS = text("""
 SELECT public_id, file_id, bytes FROM upload_part WHERE tenant_id = :tenant_id AND upload_id = :upload_id ORDER BY file_id
 """)
-# Parts that are being put together are not purged meanwhile.
+# Guarantees: parts that are being put together are not purged meanwhile; of several at once, each locks them in one order.
 TOUCH = text("""
-UPDATE file f SET touched_at = now() FROM upload_part p
- WHERE p.tenant_id = :tenant_id AND p.upload_id = :upload_id AND f.tenant_id = p.tenant_id AND f.id = p.file_id
+WITH x AS MATERIALIZED (
+    SELECT f.id FROM upload_part p JOIN file f ON f.tenant_id = p.tenant_id AND f.id = p.file_id
+     WHERE p.tenant_id = :tenant_id AND p.upload_id = :upload_id ORDER BY f.id FOR UPDATE OF f)
+UPDATE file f SET touched_at = now() FROM x WHERE f.tenant_id = :tenant_id AND f.id = x.id
 """)
 # Guarantees: of completes and cancels at once, one ends the upload; the others see how.
 END = text(f"""
@@ -98,6 +100,11 @@ def refuse_ended(row: Row, act: str) -> None:
         raise Conflict(f"Cannot {act} an upload with status '{state}'.", code=f"upload_{state}")
 
 
+def gone() -> Conflict:
+    """An upload that was there a moment ago: it ended, and its row was purged."""
+    return Conflict("The upload has ended.", code="upload_ended")
+
+
 async def refuse_full(connection: AsyncConnection, tenant_id: int, row: Row) -> None:
     """A part may be sent anew when its reply was lost; more than twice the announced size is no longer that.
 
@@ -112,17 +119,11 @@ async def refuse_full(connection: AsyncConnection, tenant_id: int, row: Row) -> 
         raise TooLarge("The parts hold more than twice the bytes that were announced.", code="too_many_parts")
 
 
-async def add_part(connection: AsyncConnection, tenant_id: int, upload_id: int, file_id: int, size: int) -> Row:
-    """Make a stored file a part of an upload.
-
-    Raises:
-        Conflict: the upload has ended meanwhile.
-    """
+async def add_part(connection: AsyncConnection, tenant_id: int, upload_id: int, file_id: int, size: int) -> Row | None:
+    """Make a stored file a part of an upload; None when that has ended meanwhile."""
     values = {"tenant_id": tenant_id, "upload_id": upload_id, "file_id": file_id, "bytes": size}
     row = (await connection.execute(ADD_PART, values | {"public_id": ids.new("part_")})).mappings().first()
-    if row is None:
-        raise Conflict("The upload has ended.", code="upload_ended")
-    return dict(row)
+    return None if row is None else dict(row)
 
 
 async def part_of(connection: AsyncConnection, tenant_id: int, upload_id: int, public_id: str) -> Row | None:

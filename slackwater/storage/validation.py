@@ -66,7 +66,7 @@ async def dry_run(
     """Read and check `size` bytes of a stored file, a chunk at a time, off the event loop.
 
     Raises:
-        EOFError: the bytes were purged meanwhile.
+        Gone: the bytes were purged meanwhile.
     """
     run = DryRun(FileValidator(endpoint, models, limits))
     async for data in blobs.read(database, tenant_id, file_id, Span(0, size)):

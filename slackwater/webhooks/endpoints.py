@@ -105,7 +105,7 @@ async def list_page(
     if project_id is not None:
         scope.append(endpoint.c.project_id == project_id)
     if after is not None:
-        scope.append(endpoint.c.id < (await _row(connection, tenant_id, after))["id"])
+        scope.append(endpoint.c.id < await _place(connection, tenant_id, after))
     query = (
         select(endpoint, signing_secrets.newest_hint()).where(*scope).order_by(endpoint.c.id.desc()).limit(limit + 1)
     )
@@ -187,7 +187,7 @@ async def live_secrets(connection: AsyncConnection, *, sealer: Sealer, tenant_id
     Raises:
         NotFound: as for `get`.
     """
-    row = await _row(connection, tenant_id, public_id)
+    row = await _row(connection, tenant_id, public_id, lock=True)
     return await signing_secrets.live(connection, sealer, tenant_id, row["id"], public_id)
 
 
@@ -199,6 +199,15 @@ async def _row(connection: AsyncConnection, tenant_id: int, public_id: str, *, l
     if row is None:
         raise NotFound("No such webhook endpoint.")
     return row
+
+
+async def _place(connection: AsyncConnection, tenant_id: int, public_id: str) -> int:
+    """The place in the list that an id stands for, a deleted one's too: clients delete what they page through."""
+    query = select(endpoint.c.id).where(endpoint.c.tenant_id == tenant_id, endpoint.c.public_id == public_id)
+    place: int | None = (await connection.execute(query)).scalar_one_or_none()
+    if place is None:
+        raise NotFound("No such webhook endpoint.")
+    return place
 
 
 async def _wake(connection: AsyncConnection) -> None:

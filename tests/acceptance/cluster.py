@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -36,12 +38,14 @@ class Cluster:
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
 
+    server: Mapping[str, str] = field(default_factory=dict)
+
     @classmethod
-    def make(cls, **settings: str) -> Cluster:
-        """A migrated database; nothing else runs yet. `settings` are SLACKWATER_ names in lower case."""
+    def make(cls, *, server: Mapping[str, str] = MappingProxyType({}), **settings: str) -> Cluster:
+        """A migrated database; nothing else runs yet. `settings` are SLACKWATER_ names in lower case, `server` those of PostgreSQL."""
         home = Path(tempfile.mkdtemp(prefix="slackwater-cluster-"))
         home.chmod(0o755)
-        postgres = Postgres(home / "postgres", settings={"max_connections": "200"})
+        postgres = Postgres(home / "postgres", settings={"max_connections": "200", **server})
         dsn = postgres.start()
         migrate.upgrade(dsn)
         names = {f"SLACKWATER_{name.upper()}": value for name, value in settings.items()}
@@ -55,7 +59,7 @@ class Cluster:
             "SLACKWATER_WEBHOOK_ALLOW_HTTP": "true",
             "PYTHONPATH": str(ROOT),
         }
-        return cls(home, environment | names, postgres)
+        return cls(home, environment | names, postgres, server=server)
 
     @property
     def dsn(self) -> str:
@@ -120,7 +124,9 @@ class Cluster:
         os.kill(self.postgres.pid, signal.SIGKILL)
         self.postgres.stop()
         time.sleep(seconds)
-        self.postgres = Postgres(self.home / "postgres", port=int(str(port)), settings={"max_connections": "200"})
+        self.postgres = Postgres(
+            self.home / "postgres", port=int(str(port)), settings={"max_connections": "200", **self.server}
+        )
         assert self.postgres.start() == self.dsn
 
     def stop(self) -> dict[str, int]:
@@ -128,7 +134,7 @@ class Cluster:
         for process in self.processes.values():
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        codes = {name: process.wait(timeout=20) for name, process in self.processes.items()}
+        codes = {name: process.wait(60) for name, process in self.processes.items()}
         self.postgres.stop()
         return codes
 

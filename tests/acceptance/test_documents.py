@@ -52,7 +52,7 @@ def test_the_receiver_snippet_verifies_and_refuses() -> None:
     assert seen == ["batch.completed batch_1"]
     server.shutdown()  # type: ignore[attr-defined]
     server.server_close()  # type: ignore[attr-defined]
-    thread.join(20)
+    thread.join(60)
 
 
 def _post(url: str, body: str, secret: str) -> int | None:

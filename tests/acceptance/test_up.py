@@ -47,7 +47,7 @@ def test_a_killed_up_leaves_nothing_running(folder: Path) -> None:
     with up(folder / "data") as running:
         batch_id = running.complete_a_batch()
         running.process.kill()
-        running.process.wait(10)
+        running.process.wait(60)
         until(running.is_gone, 20, about=lambda: str(processes_of(str(running.data))))
     with up(folder / "data") as again:
         assert again.output_of(batch_id) == {"r0", "r1", "r2"}
@@ -56,7 +56,7 @@ def test_a_killed_up_leaves_nothing_running(folder: Path) -> None:
 def test_a_start_right_after_a_kill_serves(folder: Path) -> None:
     with up(folder / "data") as running:
         running.process.kill()
-        running.process.wait(10)
+        running.process.wait(60)
         with up(folder / "data") as again:
             again.complete_a_batch()
 
@@ -117,7 +117,7 @@ def test_what_it_prints_for_a_person(folder: Path, dsn: str) -> None:
         process = start(*command, env=env, stdout=out, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         until(lambda: b"Ctrl-C" in os.pread(out.fileno(), 1 << 16, 0), READY_SECONDS)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         text = os.pread(out.fileno(), 1 << 16, 0).decode()
     key = (folder / "data" / "api_key").read_text().strip()
     assert key in text
@@ -135,7 +135,7 @@ def test_a_start_can_be_interrupted(folder: Path) -> None:
         until(lambda: (data / "postgres" / "data").exists(), READY_SECONDS)
         began = time.monotonic()
         process.terminate()
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         assert time.monotonic() - began < STOP_SECONDS
     assert not processes_of(str(data))
     with up(data) as running:

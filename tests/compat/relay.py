@@ -46,7 +46,7 @@ class Relay:
         self._listener.close()
         self.break_all()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
     def _accept(self) -> None:
         while True:
@@ -61,7 +61,7 @@ class Relay:
 
     def _join(self, client: socket.socket, target: Address) -> None:
         try:
-            server = socket.create_connection(target, timeout=10)
+            server = socket.create_connection(target, timeout=60)
         except OSError:
             client.close()
             return

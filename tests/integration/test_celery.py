@@ -52,7 +52,7 @@ class Redis:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def wipe(self) -> None:
         with redis.Redis.from_url(self.url) as client:
@@ -119,7 +119,7 @@ def host(dsn: str) -> Iterator[Host]:
         finally:
             for process in here.running:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
             here.redis.kill()
 
 
@@ -182,7 +182,7 @@ def test_they_stop_when_told(host: Host, number: signal.Signals) -> None:
     until(lambda: host.state(batch_id) is BatchState.IN_PROGRESS)
     for process in host.running:
         os.kill(process.pid, number)
-    assert [process.wait(15) for process in host.running] == [0, 0]
+    assert [process.wait(60) for process in host.running] == [0, 0]
 
 
 def test_beat_is_silent_while_nobody_listens(host: Host) -> None:

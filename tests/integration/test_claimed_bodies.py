@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,25 @@ async def test_bodies_that_go_on_in_other_chunks_are_whole(groups: int, scenario
     lines = [chat_line(f"r{n}", f"{n % groups} ".ljust(1_500_000 if n % 5 == 0 else 30_000, "x")) for n in range(24)]
 
     await claimed(scenario, claims, lines, 6)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[chat_line(f"r{n}", f"{n % 8} ".ljust(4_000, "x")) for n in range(128)], [chat_line("long", "x" * 3_000_000)]],
+)
+async def test_bodies_that_are_purged_after_the_claim_are_not_run_in_part(
+    scenario: Scenario, claims: Claims, lines: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker stood still between the two readings: its batch was cancelled and deleted meanwhile."""
+    batch_id, take = scenario.batch(lines), claims._take
+
+    async def late(*asked: Any) -> Any:
+        rows = await take(*asked)
+        scenario.connection.execute("DELETE FROM file_chunk")
+        scenario.connection.execute("DELETE FROM segment")
+        return rows
+
+    monkeypatch.setattr(claims, "_take", late)
+
+    assert await claims.claim(scenario.models[MODEL], [batch_id], most=8) is None
+    assert scenario.one("SELECT count(*) FROM lease") == 0

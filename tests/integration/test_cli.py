@@ -175,7 +175,7 @@ def served(command: Command, dsn: str) -> Iterator[dict[str, str]]:
         finally:
             for process in running:
                 process.terminate()
-            statuses = [process.wait(15) for process in running]
+            statuses = [process.wait(60) for process in running]
         assert statuses == [0, 0, 0, 0]
 
 

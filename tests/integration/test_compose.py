@@ -98,7 +98,7 @@ def host(postgres: Postgres, tmp_path: Path) -> Iterator[Host]:
         finally:
             for process in here.running.values():
                 process.kill()
-                process.wait(10)
+                process.wait(60)
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
@@ -113,7 +113,7 @@ def test_its_commands_complete_a_batch(host: Host) -> None:
     assert len(host.complete_a_batch(key)) == 3
     for process in host.running.values():
         process.send_signal(signal.SIGTERM)
-    assert {name: process.wait(15) for name, process in host.running.items()} == dict.fromkeys(PARTS, 0)
+    assert {name: process.wait(60) for name, process in host.running.items()} == dict.fromkeys(PARTS, 0)
 
 
 def _start(host: Host, name: str, service: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ class Api:
 
     def http(self, key: str | None = None, **options: Any) -> httpx2.Client:
         headers = {"authorization": f"Bearer {key or self.key}"} if key != "" else {}
-        client = httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=60, **options)
         self._open.append(client)
         return client
 
@@ -97,10 +97,10 @@ def running(settings: Settings) -> Iterator[str]:
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield told.get(timeout=20)
+        yield told.get(timeout=60)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
     assert not thread.is_alive()
 
 

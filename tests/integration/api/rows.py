@@ -69,6 +69,11 @@ def finish(worker: Worker, batch: Row, sides: dict[int, dict[int, bytes]], **cha
     end(worker, batch, BatchState.COMPLETED, counts)
 
 
+def index_nothing(worker: Worker, batch: Row) -> None:
+    """An index that says that nothing was purged, and no more."""
+    worker.execute("INSERT INTO output_index VALUES (%s, %s, 0, 0, 0, '{}', '{}')", (batch.tenant_id, batch.id))
+
+
 def end(worker: Worker, batch: Row, state: BatchState, counts: Counts | None = None) -> None:
     from psycopg.types.json import Json
 

@@ -108,8 +108,8 @@ def test_a_server_that_stops_ends_its_streams_in_order(api: Api, api_settings: S
     with running(api_settings) as second:
         reader = threading.Thread(target=read, args=(second, began))
         reader.start()
-        assert began.wait(30)
-    reader.join(30)
+        assert began.wait(60)
+    reader.join(60)
 
     assert outcome == ["batch.validating", "ended"]
 

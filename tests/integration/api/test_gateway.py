@@ -94,7 +94,7 @@ def test_a_request_waits_until_its_first_token(api: Api, upstream: Upstream, wor
     thread.start()
     until(lambda: figures(worker)[:2] == (0, 1))
     release.set()
-    thread.join(20)
+    thread.join(60)
     until(lambda: figures(worker)[:3] == (0, 0, True))
 
 
@@ -150,7 +150,7 @@ def test_a_client_that_leaves_aborts_the_request(api: Api, upstream: Upstream, w
 
     stream.close()
 
-    assert upstream.aborted.wait(20)
+    assert upstream.aborted.wait(60)
     until(lambda: figures(worker)[:2] == (0, 0))
 
 

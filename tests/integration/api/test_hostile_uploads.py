@@ -262,7 +262,7 @@ def test_two_lengths_are_refused_and_the_connection_ends(api: Api) -> None:
     host, port = api.url.removeprefix("http://").split(":")
     head = f"POST /v1/batches/x/cancel HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {api.key}\r\n"
     smuggled = "0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(f"{head}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n{smuggled}".encode())
         answers = b"".join(iter(lambda: connection.recv(65536), b""))
 

@@ -11,7 +11,7 @@ import psycopg
 from slackwater.lifecycle import BatchState
 from slackwater.settings import Settings
 from tests.integration.api.conftest import Api
-from tests.integration.api.rows import Worker, end, row_of, store
+from tests.integration.api.rows import Worker, end, index_nothing, row_of, store
 from tests.integration.api.test_cases import add_models, create
 from tests.integration.api.work import add_echo, at_work, ended, plan_all
 from tests.scenario import chat_line
@@ -53,6 +53,7 @@ def settled(api: Api, worker: Worker, settings: Settings, state: BatchState = Ba
     for line, outcome in ((1, 2), (2, 0), (3, 3)):
         store(worker, row, line, b"{}\n", outcome=outcome)
     end(worker, row, state)
+    index_nothing(worker, row)
     return batch_id
 
 

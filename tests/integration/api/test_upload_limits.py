@@ -59,7 +59,7 @@ def test_a_file_of_exactly_the_limit_passes(api: Api) -> None:
 
 def dial(api: Api) -> socket.socket:
     address = urlsplit(api.url)
-    return socket.create_connection((address.hostname, address.port), timeout=20)
+    return socket.create_connection((address.hostname, address.port), timeout=60)
 
 
 def request_head(api: Api, length: int) -> bytes:

@@ -59,13 +59,13 @@ def at_work(settings: Settings, *, with_worker: bool = True) -> Iterator[None]:
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield
     finally:
         loop, stopping = loops[0]
         loop.call_soon_threadsafe(stopping.set)
-        thread.join(30)
+        thread.join(60)
     assert not thread.is_alive()
 
 
