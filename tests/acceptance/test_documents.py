@@ -33,6 +33,10 @@ def test_the_client_snippet_runs(folder: Path) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["question-0", "question-1", "question-2"]
 
 
+def test_the_receiver_has_ten_lines() -> None:
+    assert len([line for line in SNIPPETS[1].splitlines() if line.strip()]) == 10
+
+
 def test_the_receiver_snippet_verifies_and_refuses() -> None:
     code = SNIPPETS[1].replace("9000", "0").replace(").serve_forever()", ")")
     code = code.replace("HTTPServer(", "server = HTTPServer(")
