@@ -1,4 +1,4 @@
-"""Connections that say nothing, or say it a byte at a time: none is kept open without a whole request's head for long.
+"""Connections that say nothing, say it a byte at a time, or say what is no HTTP: none is kept open without a whole request's head for long.
 
 The server's own timer covers only the time between two requests. A body has its own pace (`api.bodies`).
 """
@@ -6,12 +6,18 @@ The server's own timer covers only the time between two requests. A body has its
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from api.scope import stamps
+from slackwater import ids
+from slackwater.wire.errors import envelope
+
 HEAD_SECONDS: Final = 15.0
+NO_HTTP: Final = json.dumps(envelope("The request is not valid HTTP.", "invalid_request_error")).encode()
 
 
 class HeadsInTime(H11Protocol):
@@ -30,6 +36,15 @@ class HeadsInTime(H11Protocol):
             self._stop_waiting()
         elif self._timer is None:
             self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be read reaches no route: its refusal gets the envelope and an id here, and the connection ends."""
+        kind = (b"content-type", b"application/json"), (b"content-length", str(len(NO_HTTP)).encode())
+        headers = [*kind, (b"connection", b"close"), *stamps(ids.new("req_"))]
+        head = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        for event in (head, h11.Data(data=NO_HTTP), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()

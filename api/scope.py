@@ -72,7 +72,7 @@ class RequestScope:
                 status = message["status"]
                 ends_here = is_ambiguous or (status >= 400 and not await incoming.linger())
                 closing = [CLOSE] if ends_here else []
-                message["headers"] = [*message.get("headers", ()), *_headers(request_id), *closing]
+                message["headers"] = [*message.get("headers", ()), *stamps(request_id), *closing]
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id, **_client_id(scope))
@@ -106,7 +106,8 @@ def _is_ambiguous(scope: Scope) -> bool:
     return {b"content-length", b"transfer-encoding"} <= names
 
 
-def _headers(request_id: str) -> list[tuple[bytes, bytes]]:
+def stamps(request_id: str) -> list[tuple[bytes, bytes]]:
+    """The headers that every reply carries."""
     return [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
 
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from examples.webhook_receiver import Receiver
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = "smollm2-135m-instruct"
 SUFFIXES = {".py", ".js", ".ts", ".go", ".rs", ".c", ".h", ".java", ".rb", ".sh", ".sql"}
-SKIPPED = {".venv", "node_modules", "build", "dist", "__pycache__"}
+SKIPPED = {"node_modules", "build", "dist", "__pycache__", "site-packages"}
 CHARACTERS = 3_000
 SYSTEM = (
     "You review source code. Read the file and answer with one JSON object: a one-sentence summary of what it does, "
@@ -75,10 +76,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def source_files(directory: Path, most: int) -> Iterator[Path]:
-    """The first `most` source files that are not empty, by path."""
-    found = (p for p in sorted(directory.rglob("*")) if p.suffix in SUFFIXES and p.is_file() and p.stat().st_size > 200)
-    kept = (p for p in found if not SKIPPED & set(p.relative_to(directory).parts))
-    return (path for path, _ in zip(kept, range(most), strict=False))
+    """The first `most` source files that are not empty, by path; none of hidden directories, where environments live."""
+    kept = (path for path in sorted(directory.rglob("*")) if not any(map(_skipped, path.relative_to(directory).parts)))
+    found = (path for path in kept if path.suffix in SUFFIXES and path.is_file() and path.stat().st_size > 200)
+    return islice(found, most)
+
+
+def _skipped(part: str) -> bool:
+    return part in SKIPPED or part.startswith(".")
 
 
 def request_line(path: Path, directory: Path) -> str:

@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     )
     data_dir: Path = Field(
         Path("~/.local/share/slackwater"),
-        description="Where the embedded PostgreSQL and the master key live.",
+        description="Where the embedded PostgreSQL and the master key live; unless set, `/var/lib/slackwater` as root.",
     )
     master_key: SecretStr | None = Field(None, description="32 bytes in base64: seals secrets and target URLs at rest.")
 

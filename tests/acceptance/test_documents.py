@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
+from examples.code_scan import source_files
 from tests.acceptance.running import up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,10 @@ def test_the_client_snippet_runs(folder: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["question-0", "question-1", "question-2"]
+
+
+def test_the_receiver_has_ten_lines() -> None:
+    assert len([line for line in SNIPPETS[1].splitlines() if line.strip()]) == 10
 
 
 def test_the_receiver_snippet_verifies_and_refuses() -> None:
@@ -72,6 +77,16 @@ def _post(url: str, body: str, secret: str) -> int | None:
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"`?make (\w+)", README))))
 def test_the_makefile_has_the_commands(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_the_demo_scans_sources_and_no_environment(tmp_path: Path) -> None:
+    for name in (".venv-vllm/lib/a.py", "b/.hidden.py", "b/c.py", "build/d.py", "e.py", "f.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n" * 50)
+    (tmp_path / "empty.py").touch()
+
+    assert list(source_files(tmp_path, 12)) == [tmp_path / "b" / "c.py", tmp_path / "e.py"]
+    assert list(source_files(tmp_path, 1)) == [tmp_path / "b" / "c.py"]
 
 
 @pytest.mark.engine

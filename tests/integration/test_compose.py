@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -168,6 +169,16 @@ def test_the_image_holds_every_package_of_the_wheel() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     copied = {words[1] for words in map(str.split, dockerfile.splitlines()) if words[:1] == ["COPY"]}
     assert {"api", "workers", "scheduler", "slackwater", "migrations"} <= copied
+
+
+def test_the_image_takes_what_the_locks_say() -> None:
+    """No package comes from an index without its hash, but torch, which the locks leave out."""
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text().replace("\\\n", " ")
+    installs = [step.strip() for step in re.split("&&|; then|RUN |\n", dockerfile) if "pip install" in step]
+    from_index = [step for step in installs if "/wheels/*.whl" not in step and "torch.txt" not in step]
+    assert len(installs) == 5
+    assert {step.rpartition("/")[2] for step in from_index} == {"base.txt", "build.txt", "engine.txt"}
+    assert all("--require-hashes --no-deps -r " in step for step in from_index)
 
 
 def test_the_login_role_is_made_as_the_tests_use_it(postgres: Postgres) -> None:

@@ -108,16 +108,15 @@ def test_it_works_from_an_installed_wheel(empty: str) -> None:
         (wheel,) = folder.glob("*.whl")
         python = _install(wheel, folder / "env")
         env = {"SLACKWATER_DATABASE_URL": empty, "PATH": os.environ["PATH"]}
-        done = subprocess.run(
-            [python, "-m", "slackwater.cli.main", "migrate"],
-            env=env,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stdout.strip() == migrate.newest(), done.stderr
+
+        def reached(*arguments: str) -> str:
+            command = [str(python), "-m", "slackwater.cli.main", "migrate", *arguments]
+            return subprocess.run(command, env=env, cwd=folder, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+        assert reached() == migrate.newest()
         assert migrate.drift(empty) == []
+        assert reached("--down", "base") == "base"
+        assert tables(empty) == 0
 
 
 def _install(wheel: Path, place: Path) -> Path:

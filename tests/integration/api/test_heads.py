@@ -1,7 +1,8 @@
-"""Who sends no request, or a byte of its head now and then, is cut off; who waits for an answer is not."""
+"""Who sends no request, a byte of its head now and then, or no HTTP, is cut off; who waits for an answer is not."""
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 
@@ -70,3 +71,25 @@ def test_a_whole_head_may_take_its_time_over_its_body(api: Api) -> None:
         line.sendall(head.encode())
         assert drip(line, 20) == 20
         assert line.recv(65536).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GARBAGE",
+        b"GET / HTTP/1.1\r\nHost: test\r\nno header",
+        b"POST /v1/batches HTTP/1.1\r\nHost: test\r\nContent-Length: abc",
+    ],
+    ids=["no request", "no header", "no length"],
+)
+def test_what_is_no_http_is_refused_in_the_envelope(api: Api, head: bytes) -> None:
+    with dial(api) as line:
+        line.sendall(head + b"\r\n\r\n")
+        reply = b""
+        while piece := line.recv(65536):
+            reply += piece
+    start, _, body = reply.partition(b"\r\n\r\n")
+
+    assert start.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nx-request-id: req_" in start.lower()
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"

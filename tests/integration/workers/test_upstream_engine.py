@@ -13,6 +13,7 @@ from aiohttp import web
 from scheduler.retry import Answered, Unanswered, Why
 from slackwater.errors import Unavailable
 from tests.upstream import ANSWER, Upstream
+from tests.waiting import until_async
 from workers.engines.base import Call, EngineLoad
 from workers.engines.openai_http import UpstreamEngine, load_of, seconds_of
 
@@ -137,6 +138,35 @@ async def test_cancelling_ends_the_request_in_the_server(upstream: Upstream, eng
     task.cancel()
 
     assert await asyncio.to_thread(upstream.aborted.wait, 20)
+
+
+async def test_connections_are_bounded_and_kept(upstream: Upstream) -> None:
+    """Of twelve calls at once as many go out as there are slots and two for the probes; the others go out later, on the same connections."""
+    release = threading.Event()
+    running: list[bytes] = []
+    peers: set[object] = set()
+    most = 0
+
+    async def wait(request: web.Request, body: bytes) -> web.Response:
+        nonlocal most
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        running.append(body)
+        most = max(most, len(running))
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        running.pop()
+        return web.Response(body=ANSWER)
+
+    upstream.handler = wait
+    engine = await UpstreamEngine.open(upstream.url, None, most=4, timeout_seconds=20)
+    calls = [asyncio.create_task(engine.run(CALL)) for _ in range(12)]
+    await until_async(lambda: len(running) == 6)
+    release.set()
+
+    assert all(isinstance(ending, Answered) for ending in await asyncio.gather(*calls))
+    assert (most, len(peers), len(upstream.bodies)) == (6, 6, 12)
+    await engine.close()
 
 
 async def test_the_probe_asks_for_the_model(engine: UpstreamEngine) -> None:
