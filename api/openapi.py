@@ -64,7 +64,9 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
     },
 }
 # Bodies that go on to an engine: any JSON object, in the engine's own words.
-PASSED_ON: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
+PASSED_ON: Final = frozenset(
+    {"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings", "POST /v1/responses"}
+)
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",

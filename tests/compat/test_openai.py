@@ -38,6 +38,8 @@ PARTS = (
     "big_files_go_in_parts",
     "an_error_inside_of_a_stream_raises",
     "an_error_inside_of_a_stream_raises_where_it_is_awaited",
+    "a_stream_of_a_response_that_breaks_says_so",
+    "a_stream_of_a_response_that_breaks_says_so_where_it_is_awaited",
 )
 LATE_SECONDS = 360
 

@@ -384,6 +384,35 @@ def an_error_inside_of_a_stream_raises_where_it_is_awaited() -> None:
     asyncio.run(run())
 
 
+def _said(events: list[Any]) -> tuple[list[str], Any, int]:
+    """The deltas, how it ended, and the number of the last event."""
+    last = events[-1]
+    ended = last.code if last.type == "error" else last.type
+    return [one.delta for one in events if one.type == "response.output_text.delta"], ended, last.sequence_number
+
+
+@part
+def a_stream_of_a_response_that_breaks_says_so() -> None:
+    """In an event of its own kind, which no version raises for; it counts on from the last one."""
+    with client() as api:
+        for model, code in ENDS:
+            del CALLS[:]
+            events = list(api.responses.create(model=model, input="hi", stream=True))
+            assert _said(events) == (["a", "b"], code or "response.completed", 3), (model, events)
+            assert len(CALLS) == 1, (model, CALLS)
+
+
+@part
+def a_stream_of_a_response_that_breaks_says_so_where_it_is_awaited() -> None:
+    async def run() -> None:
+        async with AsyncOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["API_KEY"]) as api:
+            for model, code in ENDS:
+                events = [one async for one in await api.responses.create(model=model, input="hi", stream=True)]
+                assert _said(events) == (["a", "b"], code or "response.completed", 3), (model, events)
+
+    asyncio.run(run())
+
+
 @part
 def deliveries_are_verified() -> None:
     """DELIVERIES: what a receiver got, and secrets, as the test recorded them."""
