@@ -14,7 +14,7 @@ import structlog
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from slackwater.errors import InvalidRequest
 from slackwater.storage import idempotency
@@ -57,7 +57,7 @@ def create_of(request: Request, caller: Principal, route: str, digest: bytes) ->
 
 
 class Noted(Response):
-    """The reply to a create. Once it was written to a client that is still there, the create counts as answered."""
+    """The reply to a create. Once all of it was written to a client that is still there, the create counts as answered."""
 
     def __init__(self, reply: Response, database: Database, create: Create, known: Known, *, is_replay: bool) -> None:
         self._reply, self._database, self._create, self._known = reply, database, create, known
@@ -67,8 +67,15 @@ class Noted(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         was_gone = await Request(scope, receive).is_disconnected()
-        await self._reply(scope, receive, send)
-        if self._create.key is None and not was_gone:
+        is_whole = False
+
+        async def watched(message: Message) -> None:
+            nonlocal is_whole
+            await send(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        await self._reply(scope, receive, watched)
+        if self._create.key is None and is_whole and not was_gone:
             await self._note()
 
     async def _note(self) -> None:
