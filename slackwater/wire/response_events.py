@@ -51,7 +51,7 @@ def _output(items: list[Any]) -> Iterator[Event]:
         if not isinstance(item, dict):
             continue
         place = {"item_id": item["id"], "output_index": index}
-        begun = item | EMPTY.get(item.get("type", ""), {}) | {"status": "in_progress"}
+        begun = item | EMPTY.get(str(item.get("type")), {}) | {"status": "in_progress"}
         yield _event("response.output_item.added", output_index=index, item=begun)
         yield from _inside(item, place)
         yield _event("response.output_item.done", output_index=index, item=item)
@@ -65,9 +65,8 @@ def _inside(item: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
             "response.function_call_arguments.done", **place, arguments=written, name=str(item.get("name") or "")
         )
     elif item.get("type") == "message":
-        for n, part in enumerate(item.get("content") or ()):
-            if isinstance(part, dict):
-                yield from _part(part, place | {"content_index": n})
+        for n, part in _parts(item, "content"):
+            yield from _part(part, place | {"content_index": n})
     elif item.get("type") == "reasoning":
         yield from _thoughts(item, place)
 
@@ -85,16 +84,22 @@ def _part(part: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
 
 
 def _thoughts(item: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
-    for n, part in enumerate(item.get("summary") or ()):
-        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+    for n, part in _parts(item, "summary"):
+        if not isinstance(part.get("text"), str):
             continue
         here, text = place | {"summary_index": n}, part["text"]
         yield _event("response.reasoning_summary_part.added", **here, part=part | {"text": ""})
         yield _event("response.reasoning_summary_text.delta", **here, delta=text)
         yield _event("response.reasoning_summary_text.done", **here, text=text)
         yield _event("response.reasoning_summary_part.done", **here, part=part)
-    for n, part in enumerate(item.get("content") or ()):
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
+    for n, part in _parts(item, "content"):
+        if isinstance(part.get("text"), str):
             here, text = place | {"content_index": n}, part["text"]
             yield _event("response.reasoning_text.delta", **here, delta=text)
             yield _event("response.reasoning_text.done", **here, text=text)
+
+
+def _parts(item: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
+    """The objects in an array of an item, each with its place; an engine may write anything there."""
+    held = item.get(name)
+    return [(n, part) for n, part in enumerate(held) if isinstance(part, dict)] if isinstance(held, list) else []
