@@ -76,9 +76,7 @@ PASSED_ON: Final[Mapping[str, Mapping[str, Any]]] = {
         "properties": {
             "model": {"type": "string"},
             "input": {"type": ["string", "array"]},
-            "background": {"type": ["boolean", "null"]},
-            "stream": {"type": ["boolean", "null"]},
-            "store": {"type": ["boolean", "null"]},
+            **{name: {"type": ["boolean", "null"]} for name in ("background", "stream", "store")},
             "metadata": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
             "background_options": {"$ref": REF.format(model="BackgroundOptions")},
         },
