@@ -26,6 +26,7 @@ from api.routes import (
     instances,
     live,
     models,
+    responses,
     uploads,
     webhook_endpoints,
 )
@@ -74,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
         models,
         instances,
         live,
+        responses,
         webhook_endpoints,
         admin,
     ):

@@ -65,18 +65,27 @@ def _bearer(header: str | None) -> str:
     return key.strip()
 
 
-def allowed(scope: str) -> Callable[[Request], Awaitable[Principal]]:
-    """A dependency: the caller, whose key must have `scope` (`admin` has every scope)."""
+def allowed(*scopes: str) -> Callable[[Request], Awaitable[Principal]]:
+    """A dependency: the caller, whose key must have one of `scopes` (`admin` has every scope)."""
 
     async def check(request: Request) -> Principal:
         gate: Gate = request.app.state.gate
         principal = await gate.principal(request.headers.get("authorization"))
         structlog.contextvars.bind_contextvars(tenant=principal.tenant, key=principal.key)
-        if scope not in principal.scopes and ADMIN not in principal.scopes:
-            raise Forbidden(f"This key lacks the scope '{scope}'.")
+        demand(principal, *scopes)
         return principal
 
     return check
+
+
+def demand(principal: Principal, *scopes: str) -> None:
+    """Go on only with a key that has one of `scopes`.
+
+    Raises:
+        Forbidden: it has none of them.
+    """
+    if not principal.scopes & {*scopes, ADMIN}:
+        raise Forbidden(f"This key lacks the scope '{scopes[0]}'.")
 
 
 FilesReader = Annotated[Principal, Depends(allowed("files:read"))]
@@ -84,6 +93,7 @@ FilesWriter = Annotated[Principal, Depends(allowed("files:write"))]
 BatchesReader = Annotated[Principal, Depends(allowed("batches:read"))]
 BatchesWriter = Annotated[Principal, Depends(allowed("batches:write"))]
 ModelsReader = Annotated[Principal, Depends(allowed("models:read"))]
+ResponsesWriter = Annotated[Principal, Depends(allowed("live:write", "batches:write"))]
 LiveCaller = Annotated[Principal, Depends(allowed("live:write"))]
 Admin = Annotated[Principal, Depends(allowed(ADMIN))]
 

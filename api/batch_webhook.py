@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from slackwater.outbox import EVENT_TYPES
+from slackwater.outbox import BATCH_TYPES
 from slackwater.sealing import sealer_from
 from slackwater.settings import Settings
 from slackwater.storage.idempotency import Known
@@ -30,7 +30,7 @@ async def attach(
         tenant_id=caller.tenant_id,
         project_id=caller.project_id,
         url=url,
-        event_types=list(EVENT_TYPES),
+        event_types=list(BATCH_TYPES),
         batch_id=batch_id,
     )
     return {"id": created.public_id, "signing_secret": created.signing_secret}

@@ -13,8 +13,8 @@ from typing import Any, Final
 import structlog
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 
 from slackwater.errors import InvalidRequest
 from slackwater.storage import idempotency
@@ -56,19 +56,26 @@ def create_of(request: Request, caller: Principal, route: str, digest: bytes) ->
     )
 
 
-class CreateReply(JSONResponse):
-    """The reply to a create. Once it was written to a client that is still there, the create counts as answered."""
+class Noted(Response):
+    """The reply to a create. Once all of it was written to a client that is still there, the create counts as answered."""
 
-    def __init__(
-        self, content: Mapping[str, Any], database: Database, create: Create, known: Known, *, is_replay: bool
-    ) -> None:
-        super().__init__(dict(content), headers=REPLAYED if is_replay else None)
-        self._database, self._create, self._known = database, create, known
+    def __init__(self, reply: Response, database: Database, create: Create, known: Known, *, is_replay: bool) -> None:
+        self._reply, self._database, self._create, self._known = reply, database, create, known
+        self.status_code, self.raw_headers, self.background = reply.status_code, reply.raw_headers, reply.background
+        if is_replay:
+            self.headers.update(REPLAYED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         was_gone = await Request(scope, receive).is_disconnected()
-        await super().__call__(scope, receive, send)
-        if self._create.key is None and not was_gone:
+        is_whole = False
+
+        async def watched(message: Message) -> None:
+            nonlocal is_whole
+            await send(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        await self._reply(scope, receive, watched)
+        if self._create.key is None and is_whole and not was_gone:
             await self._note()
 
     async def _note(self) -> None:
@@ -77,3 +84,12 @@ class CreateReply(JSONResponse):
             await idempotency.replied(self._database, self._create.tenant_id, self._known)
         except (SQLAlchemyError, OSError) as error:
             log.warning("reply.not_noted", error=type(error).__name__)
+
+
+class CreateReply(Noted):
+    """The object that was made, or was before, as JSON."""
+
+    def __init__(
+        self, content: Mapping[str, Any], database: Database, create: Create, known: Known, *, is_replay: bool
+    ) -> None:
+        super().__init__(JSONResponse(dict(content)), database, create, known, is_replay=is_replay)

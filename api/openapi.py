@@ -16,6 +16,7 @@ from api.routes import admin_bodies, webhook_bodies
 from slackwater.settings import Settings
 from slackwater.wire.batch_request import ChangeBatch, CreateBatch, RetryBatch, ValidateBatch
 from slackwater.wire.files import LONGEST_LIFE_SECONDS, SHORTEST_LIFE_SECONDS, UPLOAD_PURPOSES
+from slackwater.wire.response_request import BackgroundOptions
 from slackwater.wire.uploads import CompleteUpload, CreateUpload
 
 METHODS: Final = ("get", "put", "post", "patch", "delete")
@@ -64,11 +65,28 @@ FORMS: Final[Mapping[str, dict[str, Any]]] = {
     },
 }
 # Bodies that go on to an engine: any JSON object, in the engine's own words.
-PASSED_ON: Final = frozenset({"POST /v1/chat/completions", "POST /v1/completions", "POST /v1/embeddings"})
+ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
+PASSED_ON: Final[Mapping[str, Mapping[str, Any]]] = {
+    "POST /v1/chat/completions": ANY_OBJECT,
+    "POST /v1/completions": ANY_OBJECT,
+    "POST /v1/embeddings": ANY_OBJECT,
+    "POST /v1/responses": {
+        "type": "object",
+        "required": ["model", "input"],
+        "properties": {
+            "model": {"type": "string"},
+            "input": {"type": ["string", "array"]},
+            **{name: {"type": ["boolean", "null"]} for name in ("background", "stream", "store")},
+            "metadata": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+            "background_options": {"$ref": REF.format(model="BackgroundOptions")},
+        },
+    },
+}
 BODILESS: Final = frozenset(
     {
         "POST /v1/batches/{batch_id}/cancel",
         "POST /v1/uploads/{upload_id}/cancel",
+        "POST /v1/responses/{response_id}/cancel",
         "POST /v1/deliveries/{delivery_id}/retry",
         "POST /v1/admin/tenants/{tenant}/suspend",
         "POST /v1/admin/tenants/{tenant}/resume",
@@ -104,6 +122,9 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v1/batches": "BatchList",
     "GET /v1/batches/{batch_id}": "Batch",
     "POST /v1/batches/{batch_id}/cancel": "Batch",
+    "POST /v1/responses": "Response",
+    "GET /v1/responses/{response_id}": "Response",
+    "POST /v1/responses/{response_id}/cancel": "Response",
     "POST /v1/webhook_endpoints": "WebhookEndpoint",
     "GET /v1/webhook_endpoints": "WebhookEndpointList",
     "GET /v1/webhook_endpoints/{webhook_endpoint_id}": "WebhookEndpoint",
@@ -112,6 +133,7 @@ ANSWERS: Final[Mapping[str, str]] = {
 IDS: Final[Mapping[str, tuple[str, str]]] = {
     "File": ("file", "^file-[0-9a-f]{32}$"),
     "Batch": ("batch", "^batch_[0-9a-f]{32}$"),
+    "Response": ("response", "^resp_[0-9a-f]{32}$"),
     "WebhookEndpoint": ("webhook_endpoint", "^we_[0-9a-f]{32}$"),
 }
 EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
@@ -120,6 +142,7 @@ EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
         "endpoint": "/v1/chat/completions",
         "completion_window": "24h",
     },
+    "POST /v1/responses": {"model": "tiny-chat", "input": "Say hi.", "background": True},
     "POST /v1/webhook_endpoints": {
         "name": "main",
         "url": "https://example.com/hook",
@@ -175,15 +198,18 @@ def _refusals(operation: dict[str, Any]) -> None:
 
 def _body(name: str, operation: dict[str, Any]) -> None:
     if name in JSON_BODIES:
-        schema: dict[str, Any] = {"$ref": REF.format(model=JSON_BODIES[name].__name__)}
-        content = {"schema": schema} | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
-        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+        _reads_json(name, operation, {"$ref": REF.format(model=JSON_BODIES[name].__name__)})
     elif name in FORMS:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORMS[name]}}}
     elif name in PASSED_ON:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
+        _reads_json(name, operation, PASSED_ON[name])
     elif name not in BODILESS and not name.startswith(("GET ", "DELETE ")):
         raise Undescribed(name)
+
+
+def _reads_json(name: str, operation: dict[str, Any], schema: Mapping[str, Any]) -> None:
+    content = {"schema": dict(schema)} | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
+    operation["requestBody"] = {"required": True, "content": {"application/json": content}}
 
 
 def _answer(name: str, operation: dict[str, Any]) -> None:
@@ -209,7 +235,7 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _schemas() -> dict[str, Any]:
-    models = [(model, "validation") for model in JSON_BODIES.values()]
+    models = [(model, "validation") for model in (*JSON_BODIES.values(), BackgroundOptions)]
     _, defined = models_json_schema(models, ref_template=REF)  # type: ignore[arg-type]
     return dict(sorted((defined["$defs"] | dict(_objects()) | {"Error": ERROR}).items()))
 

@@ -12,7 +12,9 @@ from psycopg.rows import TupleRow
 
 from slackwater import ids
 
-EVENT_TYPES: Final = ("batch.completed", "batch.failed", "batch.expired", "batch.cancelled")
+BATCH_TYPES: Final = ("batch.completed", "batch.failed", "batch.expired", "batch.cancelled")
+RESPONSE_TYPES: Final = ("response.completed", "response.failed", "response.cancelled", "response.incomplete")
+EVENT_TYPES: Final = BATCH_TYPES + RESPONSE_TYPES
 
 # Guarantees: one event of a type for a batch, whoever publishes it and however often; its deliveries come in the same transaction, one for
 # each endpoint that was subscribed at that moment. A disabled endpoint gets its delivery too: it is offered when it is enabled again.

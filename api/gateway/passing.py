@@ -14,10 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from api.gateway.directory import Upstream
 from api.gateway.figures import Figures, Live
+from api.gateway.stream_ends import StreamEnd, end_of
 from api.gateway.whole_events import WholeEvents
 from slackwater.errors import BadUpstream, Unavailable
 from slackwater.reader.splice import splice
-from slackwater.wire.errors import envelope
 
 log = structlog.get_logger()
 CONNECT_SECONDS: Final = 5.0
@@ -51,7 +51,7 @@ class Passing:
                 except (aiohttp.ClientError, TimeoutError) as error:
                     log.warning("instance.unreachable", instance=upstream.name, error=type(error).__name__)
                     continue
-                return await _answer(reply, live, stack)
+                return await _answer(reply, live, stack, end_of(path))
         raise Unavailable("No instance that serves this model answers.", param="model")
 
     def _post(self, upstream: Upstream, path: str, body: bytes) -> Any:
@@ -78,12 +78,12 @@ def _body_for(upstream: Upstream, body: bytes, model: str) -> bytes:
     return splice(body, put={"model": json.dumps(upstream.upstream_name).encode()}, drop=())
 
 
-async def _answer(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack) -> Response:
+async def _answer(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack, end: StreamEnd) -> Response:
     content_type = reply.headers.get("Content-Type", "application/json")
     if not content_type.startswith(EVENTS):
         return Response(await _whole(reply), reply.status, {"content-type": content_type})
     headers = {"content-type": content_type, "cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_relayed(reply, live, stack.pop_all()), reply.status, headers)
+    return StreamingResponse(_relayed(reply, live, stack.pop_all(), end), reply.status, headers)
 
 
 async def _whole(reply: aiohttp.ClientResponse) -> bytes:
@@ -94,12 +94,14 @@ async def _whole(reply: aiohttp.ClientResponse) -> bytes:
         raise BadUpstream("The model server broke its answer off.") from None
 
 
-async def _relayed(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack) -> AsyncIterator[bytes]:
+async def _relayed(
+    reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitStack, end: StreamEnd
+) -> AsyncIterator[bytes]:
     """The stream's events as they come. One that breaks ends with an error event: every client version understands that.
 
     Without it the OpenAI SDK takes a stream that ended early for a whole one (WIRE 2).
     """
-    events, error = WholeEvents(), "ended early"
+    events, error = WholeEvents(end), "ended early"
     async with stack:
         try:
             async for piece, _ in reply.content.iter_chunks():
@@ -114,5 +116,4 @@ async def _relayed(reply: aiohttp.ClientResponse, live: Live, stack: AsyncExitSt
             error = type(broken).__name__
         if not events.is_done:
             log.warning("stream.broken", error=error)
-            said = envelope("The model server broke the stream off.", "server_error", code="bad_upstream")
-            yield f"data: {json.dumps(said)}\n\n".encode()
+            yield end.broken()

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, ClassVar
 
 from fastapi import APIRouter, Header, Request
 from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.responses import Response
 
-from api.auth import BatchesReader, Gate, Store
+from api.auth import BatchesReader, Store
 from api.batch_lookup import found
-from slackwater.errors import Unauthenticated
+from api.event_stream import HEADERS, EventStream, still_allowed
 from slackwater.storage.database import Database
 from slackwater.wire.batch import Counts
 from slackwater.wire.batch_events import Seen, is_over, news
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
-LOOK_SECONDS: Final = 0.5
-QUIET_SECONDS: Final = 15.0
-HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 @router.get("/{batch_id}/events", response_class=Response)
@@ -45,53 +38,21 @@ async def events(
         row = await found(connection, caller.tenant_id, batch_id)
     if is_over(dict(row), seen):
         return Response(status_code=204)
-    told = Teller(database, caller.tenant_id, batch_id, seen, request.app.state.stopping, _still_allowed(request))
-    return EventSourceResponse(told.stream(), headers=HEADERS)
-
-
-def _still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
-    """Whether the key that opened the stream is still good: it may be revoked long before the end."""
-    gate: Gate = request.app.state.gate
-
-    async def check() -> bool:
-        try:
-            await gate.principal(request.headers.get("authorization"))
-        except Unauthenticated:
-            return False
-        return True
-
-    return check
+    told = Teller(request.app.state.stopping, still_allowed(request), database, caller.tenant_id, batch_id, seen)
+    return EventSourceResponse(told.told(), headers=HEADERS)
 
 
 @dataclass
-class Teller:
-    """Looks at a batch's row twice a second, in a short transaction each time, and tells what is new."""
+class Teller(EventStream):
+    """The events of one batch. Where it ends early the reader comes back by itself, to another process."""
 
     database: Database
     tenant_id: int
     batch_id: str
     seen: Seen
-    stopping: asyncio.Event
-    is_allowed: Callable[[], Awaitable[bool]]
-    quiet_seconds: float = QUIET_SECONDS
+    opening: ClassVar[bytes] = format_sse_event(comment="ok", retry=1000)
 
-    async def stream(self) -> AsyncIterator[bytes]:
-        """Until the end of the batch was told, the key is revoked, or this process stops: then the reader comes back, to another one."""
-        told_at = time.monotonic()
-        yield format_sse_event(comment="ok", retry=1000)
-        while not self.stopping.is_set() and await self.is_allowed():
-            pieces, over = await self._look()
-            if not pieces and time.monotonic() - told_at > self.quiet_seconds:
-                pieces = [format_sse_event(comment="still here")]
-            for piece in pieces:
-                yield piece
-                told_at = time.monotonic()
-            if over:
-                return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), LOOK_SECONDS)
-
-    async def _look(self) -> tuple[list[bytes], bool]:
+    async def look(self) -> tuple[list[bytes], bool]:
         async with self.database.tenant(self.tenant_id) as connection:
             row = dict(await found(connection, self.tenant_id, self.batch_id))
         pieces = []

@@ -12,12 +12,12 @@ from typing import Any, Final
 from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
+from scheduler.duties import told
 from scheduler.duties.each import each
 from scheduler.queue import statements
-from slackwater import outbox
 from slackwater.lifecycle import BatchState, Side, may_become
 from slackwater.settings import Settings
-from slackwater.wire.batch import COUNT_COLUMNS, Counts, event_data
+from slackwater.wire.batch import COUNT_COLUMNS, Counts
 
 EVERY: Final = 256
 DONE: Final = """
@@ -86,10 +86,10 @@ def _finish(connection: Connection[TupleRow], batch: dict[str, Any], counts: Cou
         new = BatchState.COMPLETED  # What ran when the window ended has brought every answer.
     assert may_become(old, new)
     _sweep(connection, batch["id"])
-    for side in Side:
+    for side in Side if batch["response"] is None else ():
         _freeze_side(connection, batch, side)
     connection.execute(FREEZE, batch | {"state": new.value, "counts": json.dumps(counts.as_json())})
-    outbox.publish(connection, batch["tenant_id"], batch["id"], f"batch.{new.word}", event_data(batch, new, counts))
+    told.tell(connection, batch, new, counts)
 
 
 def _sweep(connection: Connection[TupleRow], batch_id: int) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
+from scheduler.duties import told
 from scheduler.queue import statements
-from slackwater import outbox
 from slackwater.lifecycle import BatchState, Outcome
 from slackwater.reader.output_line import error_line
 from slackwater.reader.request_line import LineError, RequestLine
-from slackwater.wire.batch import Counts, event_data
+from slackwater.wire.batch import Counts
 from slackwater.wire.lines import line_id
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def fail(connection: Connection[TupleRow], batch: dict[str, Any], errors: list[d
     with connection.transaction():
         if connection.execute(LOCK, batch).fetchone() is None:
             return 1
-        connection.execute(FAIL, batch | {"errors": json.dumps({"object": "list", "data": errors})})
+        told_errors = {"object": "list", "data": errors}
+        connection.execute(FAIL, batch | {"errors": json.dumps(told_errors)})
         connection.execute("DELETE FROM file WHERE tenant_id = %(tenant_id)s AND batch_id = %(id)s", batch)
-        data = event_data(batch, BatchState.FAILED, Counts())
-        outbox.publish(connection, batch["tenant_id"], batch["id"], "batch.failed", data)
+        told.tell(connection, batch, BatchState.FAILED, Counts(), told_errors)
     return 1
 
 

@@ -35,7 +35,8 @@ DELETE FROM file_chunk WHERE tenant_id = %(tenant_id)s AND file_id = %(file_id)s
 # Final batches of which no file can be read any more; for a minute a statement may still be under way that saw them run.
 GONE_BATCHES: Final = """
 SELECT b.tenant_id, b.id FROM batch b
- WHERE b.state IN (3, 5, 7) AND b.total > 0 AND coalesce(b.completed_at, b.expired_at, b.cancelled_at) < now() - interval '1 minute'
+ WHERE b.state IN (3, 5, 7) AND b.total > 0 AND b.response IS NULL
+   AND coalesce(b.completed_at, b.expired_at, b.cancelled_at) < now() - interval '1 minute'
    AND EXISTS (SELECT 1 FROM result r WHERE r.tenant_id = b.tenant_id AND r.batch_id = b.id)
    AND NOT EXISTS (SELECT 1 FROM file f WHERE f.tenant_id = b.tenant_id AND f.batch_id = b.id AND f.deleted_at IS NULL
                    AND (f.expires_at IS NULL OR f.expires_at > now()))
@@ -52,6 +53,20 @@ DROP_REQUESTS: Final = """
 DELETE FROM request WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s
    AND position IN (SELECT position FROM request WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s LIMIT 2000)
 """
+# Responses that are gone, so long after that no run of them can still bring a result.
+GONE_RESPONSES: Final = """
+SELECT tenant_id, id, file_id FROM batch
+ WHERE gone_at < now() - %(run_seconds)s * interval '1 second' - interval '1 minute' AND state IN (3, 4, 5, 7) ORDER BY gone_at LIMIT 200
+"""
+# In this order: a batch names its file. What it cost stays in the ledger, and its event with its deliveries.
+DROP_RESPONSE: Final = (
+    "DELETE FROM result WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s",
+    "DELETE FROM request WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s",
+    "DELETE FROM progress WHERE tenant_id = %(tenant_id)s AND batch_id = %(batch_id)s",
+    "DELETE FROM batch WHERE tenant_id = %(tenant_id)s AND id = %(batch_id)s",
+    "DELETE FROM file_chunk WHERE tenant_id = %(tenant_id)s AND file_id = %(file_id)s",
+    "DELETE FROM file WHERE tenant_id = %(tenant_id)s AND id = %(file_id)s",
+)
 LEFT_BEHIND: Final = (
     "DELETE FROM decision WHERE at < now() - interval '1 hour'",
     "DELETE FROM \"grant\" WHERE at < now() - interval '1 minute'",
@@ -78,7 +93,7 @@ def forget_silent(connection: Connection[TupleRow], settings: Settings) -> int:
 
 
 def step(connection: Connection[TupleRow], settings: Settings) -> int:
-    """One round of cleaning; returns the number of files and batches purged."""
+    """One round of cleaning; returns the number of files, batches and responses purged."""
     for statement in LEFT_BEHIND:
         connection.execute(statement)
     make_partitions(connection)
@@ -92,9 +107,14 @@ def step(connection: Connection[TupleRow], settings: Settings) -> int:
         _drain(connection, DROP_INDEX, {"tenant_id": tenant_id, "batch_id": batch_id})
         _drain(connection, DROP_REQUESTS, {"tenant_id": tenant_id, "batch_id": batch_id})
         _drain(connection, DROP_RESULTS, {"tenant_id": tenant_id, "batch_id": batch_id})
-    if batches:
+    responses = connection.execute(GONE_RESPONSES, {"run_seconds": settings.request_timeout_seconds}).fetchall()
+    for tenant_id, batch_id, file_id in responses:
+        with connection.transaction():
+            for statement in DROP_RESPONSE:
+                connection.execute(statement, {"tenant_id": tenant_id, "batch_id": batch_id, "file_id": file_id})
+    if batches or responses:
         _drop_partitions(connection)
-    return len(files) + len(batches)
+    return len(files) + len(batches) + len(responses)
 
 
 def make_partitions(connection: Connection[TupleRow], weeks: int = WEEKS_AHEAD) -> None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 Test = Callable[["Session"], None]
 EXTENSIONS: Final = "ext."
+# What a server may lack without failing: all of ours, and what OpenAI has beside files and batches.
+OPTIONAL: Final = (EXTENSIONS, "responses.")
 CHECKS: Final[dict[str, Check]] = {}
 
 
@@ -26,6 +28,10 @@ class Check:
     @property
     def is_extension(self) -> bool:
         return self.name.startswith(EXTENSIONS)
+
+    @property
+    def is_optional(self) -> bool:
+        return self.name.startswith(OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ CALL_SECONDS: Final = 60.0
 
 
 class Verdict(StrEnum):
-    """What a check came to. Only an extension of ours can be not offered; that is no failure."""
+    """What a check came to. Only what is optional can be not offered; that is no failure."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -68,7 +68,7 @@ def judge(check: Check, shared: Shared) -> Outcome:
     try:
         check.test(session)
     except NotOffered as seen:
-        return _outcome(check, str(seen), Verdict.NOT_OFFERED if check.is_extension else Verdict.FAILED)
+        return _outcome(check, str(seen), Verdict.NOT_OFFERED if check.is_optional else Verdict.FAILED)
     except Mismatch as mismatch:
         return _outcome(check, str(mismatch), Verdict.FAILED)
     except (HTTPError, InvalidURL) as error:

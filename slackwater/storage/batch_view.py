@@ -18,8 +18,9 @@ from slackwater.storage import line_view
 from slackwater.storage.line_view import NOBODY, Line
 from slackwater.wire.batch import COUNT_COLUMNS, Counts, batch_object
 
+WAITING = ("waiting_reason", "place_in_line", "estimated_completion_at")
 # Sums over the slots, segments and leases are made only for batches that may still change.
-_VIEW = f"""
+VIEW = f"""
 SELECT b.*, p.*, s.ready, s.delayed, l.running, m.models
   FROM batch b
   LEFT JOIN LATERAL (SELECT {COUNT_COLUMNS} FROM progress
@@ -32,10 +33,11 @@ SELECT b.*, p.*, s.ready, s.delayed, l.running, m.models
                       WHERE bm.tenant_id = b.tenant_id AND bm.batch_id = b.id) m ON true
  WHERE b.tenant_id = :tenant_id
 """
-FIND = text(_VIEW + " AND b.public_id = :public_id")
+FIND = text(VIEW + " AND b.public_id = :public_id")
 LIST = text(
-    _VIEW
+    VIEW
     + """
+   AND b.response IS NULL
    AND (CAST(:cursor AS bigint) IS NULL OR b.id < :cursor) AND (CAST(:state AS smallint) IS NULL OR b.state = :state)
    AND (CAST(:metadata AS jsonb) IS NULL OR CAST(b.metadata AS jsonb) @> CAST(:metadata AS jsonb))
  ORDER BY b.id DESC LIMIT :limit
@@ -87,6 +89,12 @@ async def listed(connection: AsyncConnection, tenant_id: int, asked: Listing) ->
     }
     rows = (await connection.execute(LIST, values)).mappings().all()
     return rows[: asked.limit], len(rows) > asked.limit
+
+
+async def waiting(connection: AsyncConnection, row: RowMapping) -> dict[str, Any]:
+    """Why the batch of a row waits, its place in line and its estimated end; nulls where it does not."""
+    shown = (await objects(connection, [row]))[0]
+    return {name: shown[name] for name in WAITING}
 
 
 async def objects(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[dict[str, Any]]:

@@ -27,13 +27,15 @@ SELECT id FROM file
 INSERT = text("""
 INSERT INTO batch (tenant_id, public_id, project_id, api_key_id, endpoint, input_file_id, file_id, output_file_id, error_file_id,
                    completion_window, expires_at, priority, on_invalid, output_expires_after_seconds, metadata, retry_of,
-                   output_order, webhook_metadata)
+                   output_order, webhook_metadata, response)
 VALUES (:tenant_id, :public_id, :project_id, :api_key_id, :endpoint, :input_file_id, :file_id, :output_file_id, :error_file_id,
         :completion_window, now() + CAST(:window AS interval), :priority, :on_invalid, :output_expires_after_seconds, :metadata,
-        :retry_of, :output_order, :webhook_metadata)
+        :retry_of, :output_order, :webhook_metadata, :response)
 RETURNING id
 """).bindparams(
-    bindparam("metadata", type_=JSON(none_as_null=True)), bindparam("webhook_metadata", type_=JSON(none_as_null=True))
+    bindparam("metadata", type_=JSON(none_as_null=True)),
+    bindparam("webhook_metadata", type_=JSON(none_as_null=True)),
+    bindparam("response", type_=JSON(none_as_null=True)),
 )
 INSERT_FILE = text("""
 INSERT INTO file (tenant_id, project_id, public_id, filename, purpose, is_complete, batch_id, side)
@@ -50,7 +52,7 @@ RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """What a client asked for, checked."""
+    """What a client asked for, checked. `response` is set where it is no batch but a response, with an id of that kind; it has no files."""
 
     input_file_id: str
     endpoint: str
@@ -63,6 +65,8 @@ class NewBatch:
     retry_of: str | None = None
     output_order: str = "input"
     webhook_metadata: Mapping[str, str] | None = None
+    public_id: str | None = None
+    response: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ async def create(
     where = {"tenant_id": tenant_id, "public_id": new.input_file_id}
     values["file_id"] = (await connection.execute(INPUT, where)).scalar_one_or_none()
     batch_id: int = (await connection.execute(INSERT, values)).scalar_one()
-    await connection.execute(INSERT_FILE, _files(values, batch_id))
+    if new.response is None:
+        await connection.execute(INSERT_FILE, _files(values, batch_id))
     await connection.execute(NOTIFY, {"what": "validate"})
     return Created(values["public_id"], batch_id)
 
@@ -94,7 +99,7 @@ def _values(tenant_id: int, project_id: int, api_key_id: int | None, new: NewBat
         "tenant_id": tenant_id,
         "project_id": project_id,
         "api_key_id": api_key_id,
-        "public_id": ids.new("batch_"),
+        "public_id": new.public_id or ids.new("batch_"),
         "output_file_id": ids.new("file-"),
         "error_file_id": ids.new("file-"),
         "endpoint": new.endpoint,
@@ -108,6 +113,7 @@ def _values(tenant_id: int, project_id: int, api_key_id: int | None, new: NewBat
         "retry_of": new.retry_of,
         "output_order": new.output_order,
         "webhook_metadata": None if new.webhook_metadata is None else dict(new.webhook_metadata),
+        "response": None if new.response is None else dict(new.response),
     }
 
 
@@ -136,6 +142,18 @@ async def cancel(connection: AsyncConnection, tenant_id: int, public_id: str) ->
         NotFound: the tenant has no such batch.
         Conflict: it ended otherwise, or all its lines are done and it is about to.
     """
+    await stop(connection, tenant_id, public_id)
+    row = await find(connection, tenant_id, public_id)
+    if row is None:
+        raise NotFound("No batch found with that id.")
+    state = BatchState(row["state"])
+    if state not in (BatchState.CANCELLING, BatchState.CANCELLED):
+        raise Conflict(f"Cannot cancel a batch with status '{state.word}'.")
+    return row
+
+
+async def stop(connection: AsyncConnection, tenant_id: int, public_id: str) -> None:
+    """Let a batch that waits or runs end as cancelled; any other stays as it is."""
     values = {
         "tenant_id": tenant_id,
         "public_id": public_id,
@@ -145,10 +163,3 @@ async def cancel(connection: AsyncConnection, tenant_id: int, public_id: str) ->
     }
     if (await connection.execute(CANCEL, values)).first() is not None:
         await connection.execute(NOTIFY, {"what": "settle"})
-    row = await find(connection, tenant_id, public_id)
-    if row is None:
-        raise NotFound("No batch found with that id.")
-    state = BatchState(row["state"])
-    if state not in (BatchState.CANCELLING, BatchState.CANCELLED):
-        raise Conflict(f"Cannot cancel a batch with status '{state.word}'.")
-    return row

@@ -153,6 +153,22 @@ class Upload:
         self._stored += length
 
 
+async def store(
+    connection: AsyncConnection, tenant_id: int, project_id: int, data: bytes, *, filename: str, purpose: str
+) -> str:
+    """A file of bytes that are all here, made in the caller's transaction; returns its public id. It has no end of its own."""
+    where = {"tenant_id": tenant_id, "project_id": project_id, "public_id": ids.new("file-")}
+    file_id = (await connection.execute(BEGIN, where)).scalar_one()
+    here: dict[str, Any] = {"tenant_id": tenant_id, "file_id": file_id}
+    start = n = 0
+    while start < len(data):
+        end = start + cut(data[start : start + CHUNK_BYTES])
+        await connection.execute(APPEND, here | {"n": n, "start": start, "data": data[start:end]})
+        start, n = end, n + 1
+    about = {"bytes": len(data), "sha256": hashlib.sha256(data).digest(), "filename": filename, "purpose": purpose}
+    return str((await connection.execute(COMPLETE, here | about | {"life": None})).mappings().one()["public_id"])
+
+
 FIRST = text("""
 SELECT n FROM file_chunk WHERE tenant_id = :tenant_id AND file_id = :file_id AND start <= :start ORDER BY n DESC LIMIT 1
 """)

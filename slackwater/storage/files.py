@@ -10,13 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 Order = Literal["asc", "desc"]
 
-# The size of a batch's file is known when its index is frozen; until then it counts as 0.
+# The input of a response is nobody's file. The size of a batch's file is known when its index is frozen; until then it counts as 0.
 _VISIBLE = """
 SELECT f.id, f.public_id, f.filename, f.purpose, f.created_at, f.expires_at, f.batch_id, f.side, f.sha256,
        coalesce(i.bytes, f.bytes) AS bytes
   FROM file f
   LEFT JOIN output_index i ON i.tenant_id = f.tenant_id AND i.batch_id = f.batch_id AND i.side = f.side
  WHERE f.tenant_id = :tenant_id AND f.is_complete AND f.deleted_at IS NULL AND (f.expires_at IS NULL OR f.expires_at > now())
+   AND f.purpose <> 'response'
    AND (f.batch_id IS NULL OR i.lines > 0 OR (i.lines IS NULL AND EXISTS (
         SELECT FROM progress p WHERE p.tenant_id = f.tenant_id AND p.batch_id = f.batch_id
            AND CASE f.side WHEN 0 THEN p.succeeded ELSE p.failed + p.expired + p.cancelled END > 0)))

@@ -61,6 +61,7 @@ def _clean(text: str) -> str:
 
 
 Clean = Annotated[str, AfterValidator(_clean)]
+Window = Annotated[str, AfterValidator(_window)]
 MetadataKey = Annotated[str, StringConstraints(max_length=64), AfterValidator(_clean)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512), AfterValidator(_clean)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MOST_METADATA)]
@@ -100,7 +101,7 @@ class ValidateBatch(BatchInput):
 class CreateBatch(BatchInput):
     """The body of `POST /v1/batches`; `requests` and what follows `output_expires_after` are ours."""
 
-    completion_window: Annotated[str, AfterValidator(_window)]
+    completion_window: Window
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
     priority: int = Field(0, ge=-100, le=100)
@@ -119,7 +120,7 @@ class CreateBatch(BatchInput):
 class RetryBatch(Body):
     """The body of `POST /v1/batches/{batch_id}/retry`; what it does not say is as in the batch that is retried."""
 
-    completion_window: Annotated[str, AfterValidator(_window)] | None = None
+    completion_window: Window | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] | None = None
     metadata: Metadata | None = None
 
@@ -127,7 +128,7 @@ class RetryBatch(Body):
 class ChangeBatch(Body):
     """The body of `PATCH /v1/batches/{batch_id}`."""
 
-    completion_window: Annotated[str, AfterValidator(_window)] | None = None
+    completion_window: Window | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] | None = None
 
     @property

@@ -26,11 +26,42 @@ TAILS = {
 }
 
 
+RESPONSE_TAILS = {
+    "stream-whole": 'event: response.completed\ndata: {"type":"response.completed","sequence_number":3,"response":%s}\n\n',
+    "stream-torn-between-events": "",
+    "stream-torn-inside-of-an-event": 'event: response.output_text.delta\ndata: {"type":"resp',
+    "stream-ending-early": "",
+    "stream-ending-inside-of-an-event": 'event: response.output_text.delta\ndata: {"type":"resp',
+    "stream-with-an-error": 'event: error\ndata: {"type":"error","code":"engine_died","message":"no","param":null,"sequence_number":3}\n\n',
+}
+RESPONSE = json.dumps(
+    {"id": "resp_c", "object": "response", "created_at": 1, "status": "completed", "model": "m", "output": [],
+     "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+)  # fmt: skip
+
+
+def _response_events(model: str) -> str:
+    created = (
+        f'event: response.created\ndata: {{"type":"response.created","sequence_number":0,"response":{RESPONSE}}}\n\n'
+    )
+    told = "".join(
+        "event: response.output_text.delta\n"
+        f'data: {{"type":"response.output_text.delta","sequence_number":{n},"delta":"{word}","item_id":"i","output_index":0,"content_index":0}}\n\n'
+        for n, word in ((1, "a"), (2, "b"))
+    )
+    return created + told + RESPONSE_TAILS[model].replace("%s", RESPONSE)
+
+
+def _chat_events(model: str) -> str:
+    return "".join(f"data: {CHUNK % word}\n\n" for word in "ab") + TAILS[model]
+
+
 async def _stream(request: web.Request, body: bytes) -> web.StreamResponse:
     model = json.loads(body)["model"]
     reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await reply.prepare(request)
-    await reply.write("".join(f"data: {CHUNK % word}\n\n" for word in "ab").encode() + TAILS[model].encode())
+    events = _response_events if request.path == "/v1/responses" else _chat_events
+    await reply.write(events(model).encode())
     if model.startswith("stream-torn"):
         assert request.transport is not None
         request.transport.close()

@@ -34,10 +34,15 @@ PARTS = (
     "every_fault_of_a_file_is_told",
     "a_refused_call_says_where",
     "a_refused_query_says_where",
-    "background_responses_are_refused_clearly",
+    "a_background_response_is_polled",
+    "cancelling_a_response_twice_is_the_same",
+    "a_background_stream_resumes",
+    "a_background_stream_resumes_where_it_is_awaited",
     "big_files_go_in_parts",
     "an_error_inside_of_a_stream_raises",
     "an_error_inside_of_a_stream_raises_where_it_is_awaited",
+    "a_stream_of_a_response_that_breaks_says_so",
+    "a_stream_of_a_response_that_breaks_says_so_where_it_is_awaited",
 )
 LATE_SECONDS = 360
 
@@ -109,6 +114,12 @@ def _killed_between_commit_and_reply(version: str, running: Running, faulty: Fau
 def test_a_killed_server_makes_one_batch(version: str, running: Running, faulty: FaultyApi) -> None:
     """The server dies after the commit and before the reply; the client sends the create again, and says so."""
     part = "a_lost_reply_makes_one_batch"
+
+    assert _killed_between_commit_and_reply(version, running, faulty, part) == {part: None}
+
+
+def test_a_killed_server_makes_one_response(version: str, running: Running, faulty: FaultyApi) -> None:
+    part = "a_lost_reply_makes_one_response"
 
     assert _killed_between_commit_and_reply(version, running, faulty, part) == {part: None}
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.gateway.whole_events import MOST_HELD, WholeEvents
+from api.gateway.stream_ends import DoneMark, LastEvent
+from api.gateway.whole_events import WholeEvents
 
 STREAM = b': hello\r\n\r\ndata: {"a":1}\n\ndata: {"b":"data: [DONE]"}\r\n\r\ndata: [DONE]\n\n'
 
@@ -56,6 +59,60 @@ def test_another_end_is_none(rest: bytes) -> None:
 
 def test_an_event_without_end_is_not_kept() -> None:
     events = WholeEvents()
-    piece = b"data: " + b"x" * (MOST_HELD // 2)
+    piece = b"data: " + b"x" * (DoneMark.most_held // 2)
 
     assert [events.feed(piece), events.feed(piece), events.feed(b"y")] == [b"", piece + piece, b""]
+
+
+RESPONSE = (
+    b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"status":"queued"}}\n\n'
+    b"event: response.output_text.delta\n"
+    b'data: {"type":"response.output_text.delta","sequence_number":1,"delta":"{\\"type\\":\\"response.completed\\",\\"sequence_number\\":9}"}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    "last", ['"response.completed"', '"response.failed"', '"response.incomplete"', '"error"', '"error", "param": null']
+)
+@given(cut=st.integers(0, len(RESPONSE)))
+def test_a_response_ends_with_one_of_four_events(last: str, cut: int) -> None:
+    events = WholeEvents(LastEvent())
+    end = f'data: {{"sequence_number":2, "type": {last}}}\n\n'.encode()
+    given = [events.feed(RESPONSE[:cut]), events.feed(RESPONSE[cut:])]
+
+    assert not events.is_done
+    given += [events.feed(end[:-1]), events.feed(end[-1:])]
+
+    assert (b"".join(given), events.is_done) == (RESPONSE + end, True)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b'data: {"type":"response.output_item.done","sequence_number":2,"item":{"type":"error"}}\n\n',
+        b'data: {"type":"response.completed"\n\n',
+        b'data: {"type":"response.completed","sequence_number":2}\n',
+        b"data: [DONE]\n\n",
+    ],
+    ids=["an item of that type", "no JSON", "no blank line", "the mark of chats"],
+)
+def test_anything_else_ends_no_response(last: bytes) -> None:
+    events = WholeEvents(LastEvent())
+    events.feed(RESPONSE + last)
+
+    assert (events.finish(), events.is_done) == (b"", False)
+
+
+def test_the_error_of_a_response_goes_on_counting() -> None:
+    events = WholeEvents(LastEvent())
+    events.feed(RESPONSE + b'data: {"type":"response.output_text.delta","sequence_number":7}')
+
+    name, data = events.end.broken().decode().strip().split("\n")
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: ")) == {
+        "type": "error",
+        "code": "bad_upstream",
+        "message": "The model server broke the stream off.",
+        "param": None,
+        "sequence_number": 2,
+    }

@@ -12,6 +12,7 @@ from slackwater.conformance.checks import (
     models,
     output,
     paging,
+    responses,
     strict_json,
     uploads,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "models",
     "output",
     "paging",
+    "responses",
     "strict_json",
     "uploads",
 ]

@@ -103,12 +103,16 @@ batch = Table(
     words("retry_of", nullable=True),
     words("output_order", server_default=text("'input'::text")),
     document("webhook_metadata"),
+    document("response"),
+    moment("gone_at"),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "public_id"),
     ForeignKeyConstraint(["tenant_id", "project_id"], ["project.tenant_id", "project.id"]),
     ForeignKeyConstraint(["tenant_id", "api_key_id"], ["api_key.tenant_id", "api_key.id"]),
     ForeignKeyConstraint(["tenant_id", "file_id"], ["file.tenant_id", "file.id"]),
     Index("batch_unfinished", "state", "id", postgresql_where=text("state IN (0, 1, 2, 6)")),
+    Index("batch_listed", "tenant_id", "id", postgresql_where=text("response IS NULL")),
+    Index("batch_gone", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
     Index("batch_by_file", "tenant_id", "file_id", postgresql_where=text("file_id IS NOT NULL")),
 )
 

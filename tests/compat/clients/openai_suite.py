@@ -266,23 +266,125 @@ def a_refused_query_says_where() -> None:
                 raise AssertionError(path)
 
 
+LOG = (
+    "created", "queued", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.done",
+    "content_part.done", "output_item.done", "completed",
+)  # fmt: skip
+
+
+def begin(api: OpenAI, text: str = "echo:text=hello", **options: Any) -> Any:
+    return api.responses.create(model=MODEL, input=text, background=True, **options)
+
+
+def ended(api: OpenAI, response_id: str) -> Any:
+    """The loop of OpenAI's guide."""
+    ends = time.monotonic() + 120
+    response = api.responses.retrieve(response_id)
+    while response.status in ("queued", "in_progress"):
+        assert time.monotonic() < ends, response
+        time.sleep(0.1)
+        response = api.responses.retrieve(response_id)
+    return response
+
+
 @part
-def background_responses_are_refused_clearly() -> None:
-    """Not offered: nobody waits for a response that will not come, and nothing is sent three times."""
+def a_background_response_is_polled() -> None:
     with client() as api:
-        calls: tuple[Callable[[], Any], ...] = (
-            lambda: api.responses.create(model=MODEL, input="hi", background=True),
-            lambda: api.responses.retrieve("resp_0"),
+        begun = begin(api, instructions="Be short.", metadata={"a": "b"})
+        assert (begun.status, begun.background, begun.output, begun.error) == ("queued", True, [], None), begun
+        assert begun._request_id
+        done = ended(api, begun.id)
+        assert (done.id, done.status, done.output_text, done.metadata) == (
+            begun.id,
+            "completed",
+            "hello",
+            {"a": "b"},
+        ), done
+        assert done.usage.total_tokens == done.usage.input_tokens + done.usage.output_tokens, done.usage
+        assert [item.role for item in api.responses.input_items.list(begun.id)] == ["user"]  # type: ignore[union-attr]
+        failed = ended(api, begin(api, "echo:status=400").id)
+        assert (failed.status, failed.error.code, failed.error.message) == ("failed", "invalid_prompt", "scripted"), (
+            failed
         )
-        for act in calls:
+
+
+@part
+def cancelling_a_response_twice_is_the_same() -> None:
+    with client() as api:
+        begun = begin(api, "echo:sleep=60")
+        first, second = api.responses.cancel(begun.id), api.responses.cancel(begun.id)
+        assert first.status == second.status == api.responses.retrieve(begun.id).status == "cancelled"
+        done = ended(api, begin(api).id)
+        del CALLS[:]
+        assert api.responses.cancel(done.id).status == "completed"
+        assert len(CALLS) == 1, CALLS
+        assert api.responses.delete(done.id) is None  # type: ignore[func-returns-value]
+        for act in (api.responses.retrieve, api.responses.cancel, api.responses.delete):
             del CALLS[:]
             try:
-                act()
+                act(done.id)
             except openai.NotFoundError as error:
-                assert (error.type, bool(error.request_id)) == ("invalid_request_error", True), error.body
-                assert len(CALLS) == 1, CALLS
+                assert (error.type, bool(error.request_id), len(CALLS)) == ("invalid_request_error", True, 1), (
+                    error.body
+                )
             else:
-                raise AssertionError("it was taken")
+                raise AssertionError("a deleted response is still there")
+
+
+def _numbered(events: list[Any]) -> list[tuple[int, str]]:
+    return [(event.sequence_number, event.type.replace("response.", "", 1)) for event in events]
+
+
+@part
+def a_background_stream_resumes() -> None:
+    """From the create; then at any place by `starting_after`, and by the helper, which asks for all and filters by itself."""
+    whole = list(enumerate(LOG))
+    with client() as api:
+        events = list(begin(api, stream=True))
+        assert _numbered(events) == whole, events
+        assert events[-1].response.output_text == "hello"
+        response_id = events[0].response.id
+        for n in range(len(LOG)):
+            rest = list(api.responses.retrieve(response_id, stream=True, starting_after=n))
+            assert _numbered(rest) == whole[n + 1 :], (n, rest)
+            with api.responses.stream(response_id=response_id, starting_after=n) as stream:
+                assert _numbered(list(stream)) == whole[n + 1 :], n
+                assert stream.get_final_response().output_text == "hello"
+        left = begin(api, stream=True)
+        first: Any = next(iter(left))
+        left.close()
+        rest = list(api.responses.retrieve(first.response.id, stream=True, starting_after=first.sequence_number))
+        assert _numbered([first, *rest]) == whole
+        cancelled = begin(api, "echo:sleep=60")
+        api.responses.cancel(cancelled.id)
+        last: Any = list(api.responses.retrieve(cancelled.id, stream=True))[-1]
+        assert (last.type, last.code) == ("error", "response_cancelled"), last
+
+
+@part
+def a_background_stream_resumes_where_it_is_awaited() -> None:
+    async def run() -> None:
+        async with AsyncOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["API_KEY"]) as api:
+            begun: Any = await api.responses.create(model=MODEL, input="echo:text=hello", background=True, stream=True)
+            events = [event async for event in begun]
+            assert _numbered(events) == list(enumerate(LOG)), events
+            async with api.responses.stream(response_id=events[0].response.id, starting_after=4) as stream:
+                rest = [event async for event in stream]
+                assert (await stream.get_final_response()).output_text == "hello"
+            assert _numbered(rest) == list(enumerate(LOG))[5:], rest
+
+    asyncio.run(run())
+
+
+@part
+def a_lost_reply_makes_one_response() -> None:
+    """The test kills the server between the commit and the reply of this create."""
+    mark = {"mark": os.environ["MARK"]}
+    with client(max_retries=12, timeout=30) as api:
+        reply = api.responses.with_raw_response.create(model=MODEL, input="hi", background=True, metadata=mark)
+        assert reply.retries_taken >= 1, "the reply was not lost"
+        assert reply.headers["idempotent-replayed"] == "true"
+        assert reply.parse().metadata == mark
 
 
 def _wrong_key() -> None:
@@ -380,6 +482,35 @@ def an_error_inside_of_a_stream_raises_where_it_is_awaited() -> None:
                 except openai.APIError as error:
                     raised = error.code
                 assert (said, raised) == (["a", "b"], code), (model, said, raised)
+
+    asyncio.run(run())
+
+
+def _said(events: list[Any]) -> tuple[list[str], Any, int]:
+    """The deltas, how it ended, and the number of the last event."""
+    last = events[-1]
+    ended = last.code if last.type == "error" else last.type
+    return [one.delta for one in events if one.type == "response.output_text.delta"], ended, last.sequence_number
+
+
+@part
+def a_stream_of_a_response_that_breaks_says_so() -> None:
+    """In an event of its own kind, which no version raises for; it counts on from the last one."""
+    with client() as api:
+        for model, code in ENDS:
+            del CALLS[:]
+            events = list(api.responses.create(model=model, input="hi", stream=True))
+            assert _said(events) == (["a", "b"], code or "response.completed", 3), (model, events)
+            assert len(CALLS) == 1, (model, CALLS)
+
+
+@part
+def a_stream_of_a_response_that_breaks_says_so_where_it_is_awaited() -> None:
+    async def run() -> None:
+        async with AsyncOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["API_KEY"]) as api:
+            for model, code in ENDS:
+                events = [one async for one in await api.responses.create(model=model, input="hi", stream=True)]
+                assert _said(events) == (["a", "b"], code or "response.completed", 3), (model, events)
 
     asyncio.run(run())
 

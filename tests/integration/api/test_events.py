@@ -118,7 +118,7 @@ async def test_a_quiet_stream_says_that_it_is_still_there(api: Api, worker: Work
     batch_id = create(api, b"{}")
     database = Database(api.dsn, pool_size=1)
     tenant_id, stopping = row_of(worker, batch_id).tenant_id, asyncio.Event()
-    teller = Teller(database, tenant_id, batch_id, Seen(0, 0), stopping, _yes, quiet_seconds=0.1)
+    teller = Teller(stopping, _yes, database, tenant_id, batch_id, Seen(0, 0))
     try:
         pieces = [piece async for piece in _until(teller, stopping)]
     finally:
@@ -133,7 +133,7 @@ async def _yes() -> bool:
 
 async def _until(teller: Teller, stopping: asyncio.Event) -> Any:
     n = 0
-    async for piece in teller.stream():
+    async for piece in teller.told(quiet_seconds=0.1):
         yield piece
         n += 1
         if n == 2:

@@ -36,6 +36,7 @@ OWN: Final = frozenset(
         "POST /v1/chat/completions",
         "POST /v1/completions",
         "POST /v1/embeddings",
+        "POST /v1/responses",
         "GET /v1/instances",
         "GET /v1/webhook_event_types",
         "POST /v1/webhook_endpoints",
@@ -49,6 +50,7 @@ OBJECTS: Final[Mapping[str, str]] = {
     "webhook_endpoint_id": "we_",
     "delivery_id": "whd_",
     "upload_id": "upload_",
+    "response_id": "resp_",
 }
 # Operations on an object, with a body that would do if the object were the caller's.
 BODIES: Final[Mapping[str, dict[str, Any] | None]] = {
@@ -65,6 +67,10 @@ BODIES: Final[Mapping[str, dict[str, Any] | None]] = {
     "POST /v1/uploads/{upload_id}/parts": None,
     "POST /v1/uploads/{upload_id}/complete": {"part_ids": []},
     "POST /v1/uploads/{upload_id}/cancel": None,
+    "GET /v1/responses/{response_id}": None,
+    "POST /v1/responses/{response_id}/cancel": None,
+    "DELETE /v1/responses/{response_id}": None,
+    "GET /v1/responses/{response_id}/input_items": None,
     "GET /v1/webhook_endpoints/{webhook_endpoint_id}": None,
     "POST /v1/webhook_endpoints/{webhook_endpoint_id}": {"name": "mine now"},
     "DELETE /v1/webhook_endpoints/{webhook_endpoint_id}": None,
@@ -80,7 +86,7 @@ SHARED: Final = frozenset(
 PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 CUSTOM_ID: Final = "r1"  # names a line inside of the batch that the path names
 VARYING: Final = ("x-request-id", "date")
-ID: Final = re.compile(r"(?:file-|batch_|we_|whd_|evt_)[0-9a-f]{32}")
+ID: Final = re.compile(r"(?:file-|batch_|resp_|we_|whd_|evt_)[0-9a-f]{32}")
 
 
 def operations() -> list[str]:
@@ -105,7 +111,7 @@ class World:
 
 @pytest.fixture
 def world(api: Api, worker: Worker, dsn: str) -> World:
-    """A finished batch with both its files, an upload, an endpoint and a delivery, all of alpha."""
+    """A finished batch with both its files, an upload, a response, an endpoint and a delivery, all of alpha."""
     client = api.client()
     file = client.files.create(file=b"{}\n", purpose="batch")
     batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
@@ -122,7 +128,9 @@ def world(api: Api, worker: Worker, dsn: str) -> World:
     files = [file.id, done.output_file_id, done.error_file_id]
     asked = {"purpose": "batch", "filename": "a", "bytes": 3, "mime_type": "application/jsonl"}
     upload = api.http().post("/v1/uploads", json=asked).json()["id"]
+    response = client.responses.create(model=MODEL, input="hi", background=True)
     owned = {
+        "response_id": [response.id],
         "upload_id": [upload],
         "file_id": files,
         "batch_id": [batch.id],

@@ -143,7 +143,7 @@ def test_a_disabled_endpoint_says_so_and_can_be_enabled(api: Api) -> None:
     [
         ({"name": "x", "url": "https://169.254.169.254/", "event_types": ["batch.completed"]}, "url"),
         ({"name": "x", "url": "https://u:p@example.com/", "event_types": ["batch.completed"]}, "url"),
-        ({"name": "x", "url": URL, "event_types": ["response.completed"]}, "event_types"),
+        ({"name": "x", "url": URL, "event_types": ["response.expired"]}, "event_types"),
         ({"name": "x", "url": URL, "event_types": []}, "event_types"),
         ({"name": "a\nb", "url": URL, "event_types": ["batch.completed"]}, "name"),
         ({"name": "x", "event_types": ["batch.completed"]}, "url"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from httpx2 import Response
 
-from slackwater.conformance.expect import NotOffered, equal, ok, refused
+from slackwater.conformance.expect import REFUSED, NotOffered, equal, ok, refused
 from slackwater.conformance.registry import Group
 from slackwater.conformance.session import CHAT, NO_FILE, Session
 
@@ -76,3 +76,13 @@ def uploads(session: Session) -> None:
     body = {"purpose": "batch", "filename": "in.jsonl", "bytes": 3, "mime_type": "application/jsonl"}
     key = {"idempotency-key": _repeated(session, "/v1/uploads", {"json": body})}
     refused(session.post("/v1/uploads", body | {"bytes": 4}, headers=key), 409, code="idempotency_key_reused")
+
+
+@retries.check("POST /v1/responses in the background honours the key, too")
+def responses(session: Session) -> None:
+    body = {"model": session.model, "input": "Say hi.", "background": True}
+    if (reply := session.post("/v1/responses", body)).status_code in REFUSED:
+        raise NotOffered(session.answered[-1])
+    ok(reply)
+    key = {"idempotency-key": _repeated(session, "/v1/responses", {"json": body})}
+    refused(session.post("/v1/responses", body | {"input": "Say ho."}, headers=key), 409, code="idempotency_key_reused")
