@@ -168,7 +168,7 @@ class Replay:
         m.prompt_tokens += it.own_prompt
         m.output_tokens += it.decoding - it.live_decoding + len(it.first_own)
         m.live_tokens += it.live_prompt + it.live_decoding + len(it.first_live)
-        self._tokens += it.decoding + it.live_prompt + it.own_prompt
+        self._tokens += it.decoding + self._counted(it)
         if it.live_decoding:
             m.gap(it.ms, it.live_decoding)
         for s in it.first_live:
@@ -180,6 +180,12 @@ class Replay:
             del self.in_flight[s.id]
             self.backlog.finish(s)
         self.strategy.after(self, it)
+
+    def _counted(self, it: Iteration) -> int:
+        """Prompt tokens as the engine's counters have them: vLLM counts a prompt once it has been read to its end, and all of it then."""
+        if not self.replica.limits.first_come:
+            return it.live_prompt + it.own_prompt
+        return sum(s.prompt + 1 for s in (*it.first_live, *it.first_own))
 
     def _add(self, every: list[float], recent: Recent, value: float) -> None:
         every.append(value)
