@@ -123,7 +123,7 @@ class Worker:
         if isinstance(decision, Hold):
             if decision.hand_back:
                 self.waiting.hand_back()
-            newest = decision.cancel_decoding + (self.headroom.unprefilled if decision.cancel_unprefilled else 0)
+            newest = decision.cancel_decoding + decision.newest
             if newest:
                 self.runs.cancel_newest(newest)
         self.feeding.rate()

@@ -67,6 +67,7 @@ class Rehearsed(OverUpstream):
         obey(replay, decision)
         if isinstance(decision, Admit) and replay.now >= self.opens_at:
             self._feed(replay, decision)
+        replay.look_again(self.headroom.reading_seconds)
         self._note(replay)
 
     def after(self, replay: Replay, it: Iteration) -> None:
@@ -92,6 +93,7 @@ class Rehearsal:
     beside: list[float] = field(default_factory=list)
     idle_rate: float = 0.0
     busy_rate: float = 0.0
+    wasted_ratio: float = 0.0
 
 
 def rehearse(rule: str, seed: int, times: int = 3, stretch: float = 20.0, share: float = 0.4) -> Rehearsal:
@@ -110,6 +112,7 @@ def rehearse(rule: str, seed: int, times: int = 3, stretch: float = 20.0, share:
     found = Rehearsal(m.ttft[: end.first_tokens], m.ttft[end.first_tokens :])
     found.idle_rate = sum(n for n, s in zip(done, phase, strict=True) if not s.is_busy) / (times * stretch)
     found.busy_rate = sum(n for n, s in zip(done, phase, strict=True) if s.is_busy) / (times * stretch)
+    found.wasted_ratio = m.wasted_tokens / max(1, m.prompt_tokens + m.output_tokens)
     return found
 
 
