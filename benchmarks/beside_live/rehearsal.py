@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+from benchmarks.beside_live.figures import Tail, rate
 from benchmarks.beside_live.load import TRACE_SECONDS, Stretch, chats, shorter, stretches
+from benchmarks.beside_live.report import TTFT_FACTOR, TTFT_MARGIN_SECONDS
 from scheduler.admission import Admit, Objectives, Policy
 from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.costs import LARGEST, Costs
-from scheduler.simulator.figures import percentile
 from scheduler.simulator.iteration import Iteration, Limits
 from scheduler.simulator.ours import OverUpstream, obey, own, readings
 from scheduler.simulator.replay import Replay
 from scheduler.simulator.traces import Arrival, batch_work, load, seeded
 
+Rule = Literal["ours", "always"]
+RULES: Final[tuple[Rule, Rule]] = ("ours", "always")
 TRACES: Final = Path(__file__).parents[1] / "traces"
 ITERATION_MS: Final = 31.0
 SEQUENCE_MS: Final = 1.45
@@ -32,6 +36,7 @@ SEQUENCES: Final = 32
 SLOTS: Final = 16
 TEMPLATE_TOKENS: Final = 36
 PAUSE_SECONDS: Final = 6.0
+WITHOUT_END: Final = 1 << 30
 LIMITS: Final = Limits(CHUNK, CHUNK, KV_TOKENS, SEQUENCES, first_come=True)
 SLOW: Final = Costs(
     tuple(TOKEN_MS * n for n in range(LARGEST + 1)),
@@ -43,31 +48,29 @@ SLOW: Final = Costs(
 )
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Edge:
-    """What was done by the begin of a stretch."""
+    """What was done by the begin of a stretch: batch tokens, and first tokens of chats."""
 
-    at: float
     tokens: int
     first_tokens: int
-    gaps: int
 
 
 class Rehearsed(OverUpstream):
-    """`rule` is ours, or `always`: every slot, whatever is read. Batch work is there from `opens_at` on; `edges` are noted."""
+    """`rule` is ours, or `always`: every slot, whatever is read. Batch work is there from `opens_at` on; `left` are edges yet to be noted."""
 
-    def __init__(self, rule: str, opens_at: float, edges: Sequence[float]) -> None:
+    def __init__(self, rule: Rule, opens_at: float, edges: Sequence[float]) -> None:
         super().__init__(Policy(SLOTS, chunk_tokens=CHUNK, objectives=Objectives()), rule)
-        self.opens_at, self.left, self.seen = opens_at, list(edges), list[Edge]()
+        self.opens_at, self.left, self.noted = opens_at, list(edges), list[Edge]()
 
     def tick(self, replay: Replay) -> None:
         decision = self.headroom.decide(readings(replay), own(replay), replay.now)
         if self.name == "always":
-            decision = Admit(SLOTS, 1 << 30)
+            decision = Admit(SLOTS, WITHOUT_END)
         obey(replay, decision)
         if isinstance(decision, Admit) and replay.now >= self.opens_at:
             self._feed(replay, decision)
-        replay.look_again(self.headroom.reading_seconds)
+        replay.look_again(self.headroom.again_seconds)
         self._note(replay)
 
     def after(self, replay: Replay, it: Iteration) -> None:
@@ -76,60 +79,73 @@ class Rehearsed(OverUpstream):
     def _note(self, replay: Replay) -> None:
         m = replay.measured
         while self.left and replay.now >= self.left[0]:
-            self.seen.append(Edge(self.left.pop(0), m.prompt_tokens + m.output_tokens, len(m.ttft), 0))
+            self.left.pop(0)
+            self.noted.append(Edge(m.prompt_tokens + m.output_tokens, len(m.ttft)))
 
 
-def backlog(seed: int) -> Iterator[tuple[int, int]]:
-    for prompt, output in batch_work(seeded(seed, 7)):
-        short, out = shorter(prompt, output)
-        yield short + TEMPLATE_TOKENS, out
-
-
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """First tokens in seconds, batch tokens a second, holds by reason."""
+    """First tokens of chat alone and beside batch work, in seconds; batch tokens a second in idle and in busy stretches."""
 
-    alone: list[float] = field(default_factory=list)
-    beside: list[float] = field(default_factory=list)
-    idle_rate: float = 0.0
-    busy_rate: float = 0.0
-    wasted_ratio: float = 0.0
+    alone: Tail
+    beside: Tail
+    idle_rate: float
+    busy_rate: float
+    wasted_ratio: float
+
+    @property
+    def ratio(self) -> float:
+        """99th percentiles of first tokens, over what they are alone."""
+        return self.beside.p99 / self.alone.p99
+
+    @property
+    def of_allowed(self) -> float:
+        """Over what the aim allows."""
+        return self.beside.p99 / (TTFT_FACTOR * self.alone.p99 + TTFT_MARGIN_SECONDS)
 
 
-def rehearse(rule: str, seed: int, times: int = 3, stretch: float = 20.0, share: float = 0.4) -> Rehearsal:
-    """Chat alone, a pause, then the same chat beside batch work."""
+def rehearse(rule: Rule, seed: int, times: int = 3, stretch: float = 20.0, share: float = 0.4) -> Rehearsal:
+    """Chat alone, a pause, then the same chat beside batch work; `times` busy and idle stretches each."""
     phase = stretches(times, stretch)
     seconds = phase[-1].end
-    offered = [Arrival(a.at, a.prompt + TEMPLATE_TOKENS, a.output) for a in _chats(phase, share, seed)]
     begin = seconds + PAUSE_SECONDS
-    arrivals = offered + [Arrival(begin + a.at, a.prompt, a.output) for a in offered]
-    edges = [0.0, seconds, *(begin + s.begin for s in phase), begin + seconds]
-    strategy = Rehearsed(rule, seconds, edges)
-    replay = Replay(arrivals, Backlog(backlog(seed)), strategy, SLOW, LIMITS, begin + seconds + 1.0, seed=seed)
-    m = replay.run()
-    _, end, *marks = strategy.seen
-    done = [b.tokens - a.tokens for a, b in zip(marks, marks[1:], strict=False)]
-    found = Rehearsal(m.ttft[: end.first_tokens], m.ttft[end.first_tokens :])
-    found.idle_rate = sum(n for n, s in zip(done, phase, strict=True) if not s.is_busy) / (times * stretch)
-    found.busy_rate = sum(n for n, s in zip(done, phase, strict=True) if s.is_busy) / (times * stretch)
-    found.wasted_ratio = m.wasted_tokens / max(1, m.prompt_tokens + m.output_tokens)
-    return found
+    strategy = Rehearsed(rule, seconds, [seconds, *(begin + s.begin for s in phase), begin + seconds])
+    arrivals = [a for at in (0.0, begin) for a in _chats(phase, share, seed, at)]
+    m = Replay(arrivals, Backlog(_batch(seed)), strategy, SLOW, LIMITS, begin + seconds + 1.0, seed=seed).run()
+    end, *edges = strategy.noted
+    done = [after.tokens - before.tokens for before, after in pairwise(edges)]
+    alone, beside = Tail.of(m.ttft[: end.first_tokens]), Tail.of(m.ttft[end.first_tokens :])
+    assert alone is not None
+    assert beside is not None
+    wasted = m.wasted_tokens / max(1, m.prompt_tokens + m.output_tokens)
+    return Rehearsal(alone, beside, rate(done, phase, busy=False) or 0.0, rate(done, phase, busy=True) or 0.0, wasted)
 
 
-def _chats(phase: Sequence[Stretch], share: float, seed: int) -> list[Arrival]:
-    return chats(load("conv", TRACES, TRACE_SECONDS), phase, share, seed)
+def _chats(phase: Sequence[Stretch], share: float, seed: int, at: float) -> list[Arrival]:
+    offered = chats(load("conv", TRACES, TRACE_SECONDS), phase, share, seed)
+    return [Arrival(at + a.at, a.prompt + TEMPLATE_TOKENS, a.output) for a in offered]
+
+
+def _batch(seed: int) -> Iterator[tuple[int, int]]:
+    for lengths in batch_work(seeded(seed, 7)):
+        prompt, output = shorter(*lengths)
+        yield prompt + TEMPLATE_TOKENS, output
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--times", type=int, default=3, help="busy and idle stretches of a phase")
     arguments = parser.parse_args()
+    print("| seed | alone p99, ms | beside | of allowed | ungated × alone | idle, of batch alone | with chat | wasted |")
+    print("|---|---|---|---|---|---|---|---|")
     for seed in range(1, arguments.seeds + 1):
-        alone = rehearse("always", seed, arguments.times)
-        ours = rehearse("ours", seed, arguments.times)
-        p = [1000 * percentile(v, q) for v in (ours.alone, ours.beside, alone.beside) for q in (0.5, 0.95, 0.99)]
-        print(seed, [round(x) for x in p], f"ttft {p[5]/p[2]:.2f} ungated {p[8]/p[2]:.2f} idle {ours.idle_rate:.0f} of {alone.idle_rate:.0f} {ours.idle_rate/alone.idle_rate:.0%} busy {ours.busy_rate:.0f} of {alone.busy_rate:.0f}")
+        ours, always = (rehearse(rule, seed, arguments.times) for rule in RULES)
+        most = (always.idle_rate + always.busy_rate) / 2
+        print(
+            f"| {seed} | {1000 * ours.alone.p99:.0f} | {1000 * ours.beside.p99:.0f} | {ours.of_allowed:.2f} | {always.ratio:.1f} "
+            f"| {ours.idle_rate / most:.0%} | {ours.busy_rate / most:.0%} | {ours.wasted_ratio:.1%} |"
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 EDGES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-MOST_SHARE: Final = 0.15
+MOST_SHARE: Final = 0.1
 FIRST_SECONDS: Final = 10.0
 ENOUGH: Final = 20.0
 KEPT: Final = 0.998

@@ -63,7 +63,7 @@ class OverUpstream:
         obey(replay, decision)
         if isinstance(decision, Admit):
             self._feed(replay, decision)
-        replay.look_again(self.headroom.reading_seconds)
+        replay.look_again(self.headroom.again_seconds)
 
     def _feed(self, replay: Replay, admit: Admit) -> None:
         tokens = admit.prompt_tokens

@@ -91,9 +91,9 @@ class Replay:
             self._bursts.fed_at = self.now
         return prompt
 
-    def look_again(self, seconds: float) -> None:
+    def look_again(self, seconds: float | None) -> None:
         """Decide once more after so long, if that is before the next decision."""
-        self._look_at = self.now + seconds if 0 < seconds < TICK_SECONDS else inf
+        self._look_at = inf if seconds is None else self.now + seconds
 
     def cancel_unprefilled(self, newest: int | None = None) -> None:
         """Take back what has no token yet: all of it, or the newest so many."""
