@@ -132,20 +132,26 @@ def _batch(seed: int) -> Iterator[tuple[int, int]]:
         yield prompt + TEMPLATE_TOKENS, output
 
 
+def table(seeds: int, times: int = 3) -> Iterator[str]:
+    """Markdown, a line a seed."""
+    yield "| seed | alone p99, ms | beside | of allowed | ungated × alone | idle, of batch alone | with chat | wasted |"
+    yield "|---" * 8 + "|"
+    for seed in range(1, seeds + 1):
+        ours, always = (rehearse(rule, seed, times) for rule in RULES)
+        most = (always.idle_rate + always.busy_rate) / 2
+        yield (
+            f"| {seed} | {1000 * ours.alone.p99:.0f} | {1000 * ours.beside.p99:.0f} | {ours.of_allowed:.2f} | {always.ratio:.1f} "
+            f"| {ours.idle_rate / most:.0%} | {ours.busy_rate / most:.0%} | {ours.wasted_ratio:.1%} |"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--times", type=int, default=3, help="busy and idle stretches of a phase")
     arguments = parser.parse_args()
-    print("| seed | alone p99, ms | beside | of allowed | ungated × alone | idle, of batch alone | with chat | wasted |")
-    print("|---|---|---|---|---|---|---|---|")
-    for seed in range(1, arguments.seeds + 1):
-        ours, always = (rehearse(rule, seed, arguments.times) for rule in RULES)
-        most = (always.idle_rate + always.busy_rate) / 2
-        print(
-            f"| {seed} | {1000 * ours.alone.p99:.0f} | {1000 * ours.beside.p99:.0f} | {ours.of_allowed:.2f} | {always.ratio:.1f} "
-            f"| {ours.idle_rate / most:.0%} | {ours.busy_rate / most:.0%} | {ours.wasted_ratio:.1%} |"
-        )
+    for line in table(arguments.seeds, arguments.times):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
