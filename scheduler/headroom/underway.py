@@ -16,6 +16,7 @@ from slackwater.explain import Reason
 FIRST_READING_MS: Final = 25.0
 AHEAD_SECONDS: Final = 0.05
 WATCH_SECONDS: Final = 0.1
+SAMPLE_SECONDS: Final = 0.25
 TAKE_BACK_SECONDS: Final = 0.2
 
 
@@ -50,9 +51,9 @@ class Underway:
 
     @property
     def again_seconds(self) -> float | None:
-        """When another decision is worth while before the next sample: soon while a prompt is being read, and when it has been."""
+        """When to decide again before the next sample: when all have been read, and sooner where live prompts stand behind one."""
         left = self.seconds
-        return min(left, WATCH_SECONDS) if left > 0 else None
+        return min(left, WATCH_SECONDS if self.in_turn else SAMPLE_SECONDS) if left > 0 else None
 
     def started(self, prompt_tokens: int) -> float:
         """One more. Returns the seconds that it takes to read."""

@@ -120,7 +120,7 @@ class Replay:
                 self._sample()
             if self.now >= self._next_tick:
                 self._tick()
-            elif self.now >= self._look_at and self.now >= self._dead_until:
+            elif self.now >= self._look_at and not self.is_faulty("worker") and self.now >= self._dead_until:
                 self._look_at = inf
                 self.strategy.tick(self)
             tokens = 0 if self.now < self._dead_until else self.strategy.own_tokens(self)
