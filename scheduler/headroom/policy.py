@@ -111,7 +111,7 @@ class Headroom:
         found = self.vetoes.check(readings, own, now, self.underway.can_take_back)
         self.lulls.see(self.vetoes.live, quiet)
         if found is not None and not self.in_engine:
-            is_behind = self._is_lull or fail_safe.queued(readings, own, 1) > 0
+            is_behind = self._is_lull or self.underway.in_turn or fail_safe.queued(readings, own, 1) > 0
             found = self.underway.give_up(found, is_behind=is_behind)
         if self.gate.was_long:
             self.feed.stop(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -120,6 +121,19 @@ def test_a_live_request_behind_a_long_prompt_takes_it_back() -> None:
     again = headroom.decide(a_slow_engine(now + 0.2, waiting=1), OwnLoad(), now + 0.2)
     assert isinstance(again, Hold)
     assert not again.cancel_unprefilled
+
+
+def test_where_prompts_are_read_in_turn_the_gateways_word_is_enough() -> None:
+    """The engine's own queue is as old as its last iteration: it may say that nobody waits."""
+    headroom, now = a_headroom_in_a_lull()
+    headroom.decide(a_slow_engine(now + 0.25, live=1), OwnLoad(), now + 0.25)
+    headroom.started(1200)
+    unseen = replace(a_slow_engine(now + 0.35, own=1, live=1), live=LiveReading(0.0, 1, 1, 0.3, 0.05))
+
+    came = headroom.decide(unseen, OwnLoad(mine=1), now + 0.35)
+
+    assert isinstance(came, Hold)
+    assert came.newest == 1
 
 
 def test_a_prompt_that_is_nearly_read_is_read_to_its_end() -> None:
