@@ -6,6 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --no-input
 LOCKED := $(PIP) --require-hashes --no-deps
 DIR ?=
+BENCH ?=
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test compat check fix lock openapi bench bench-headroom clean
@@ -39,8 +40,8 @@ bench: $(VENV)/.dev ## figures of the queue, the wire and the webhooks
 	$(PY) -m benchmarks.over_http
 	$(PY) -m benchmarks.deliveries
 
-bench-headroom: $(VENV)/.dev $(VENV)/.engine $(VLLM)/.ready ## chat beside batch work on vLLM's CPU build, about eleven minutes; needs AVX2 or AVX512
-	$(PY) -m benchmarks.beside_live
+bench-headroom: $(VENV)/.dev $(VENV)/.engine $(VLLM)/.ready ## chat beside batch work on vLLM's CPU build, about eleven minutes (BENCH="--times 2": seven); needs AVX2 or AVX512
+	$(PY) -m benchmarks.beside_live $(BENCH)
 
 COMPILE = $(PY) -m uv pip compile --quiet pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header
 

@@ -58,6 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.directory = Directory(database, settings)
     app.state.passing = Passing(figures, settings.request_timeout_seconds)
     app.state.presence = Presence(Database(settings.dsn, pool_size=1), figures.loads)
+    figures.changed = app.state.presence.changed
     app.state.slots = Slots(settings.max_uploads_per_key)
     app.state.revision = newest()
     app.state.stopping = asyncio.Event()

@@ -1,4 +1,5 @@
-"""This process among the gateways: it writes what live traffic it carries on each instance, four times a second, idle too.
+"""This process among the gateways: it writes what live traffic it carries on each instance, four times a second, idle too, and
+soon after a live request came or got its first token.
 
 Workers hold while these figures are stale, so silence must never look like idleness.
 """
@@ -9,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from slackwater.storage.database import Database
 
 log = structlog.get_logger()
 INTERVAL_SECONDS: Final = 0.25
+SOONEST_SECONDS: Final = 0.05
 GOODBYE_SECONDS: Final = 1.0
 
 HEARTBEAT = text("""
@@ -69,9 +72,21 @@ class Presence:
     database: Database
     loads: Callable[[], Mapping[int, Load]] = dict
     gateway: str = field(default_factory=lambda: ids.new("gw_"))
+    _written_at: float = 0.0
+    _soon: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        self.loop = Loop("presence", self.step, INTERVAL_SECONDS)
+
+    def changed(self) -> None:
+        """Write before the next beat is due, at most every `SOONEST_SECONDS`."""
+        if self._soon is None:
+            wait = self._written_at + SOONEST_SECONDS - time.monotonic()
+            self._soon = asyncio.get_running_loop().call_later(max(0.0, wait), self.loop.wake.set)
 
     async def step(self) -> int:
         """Write the heartbeat and every figure once, in one transaction."""
+        self._soon, self._written_at = None, time.monotonic()
         values = {"gateway": self.gateway, "host": socket.gethostname(), "pid": os.getpid()}
         async with self.database.gate() as connection:
             await connection.execute(HEARTBEAT, values)
@@ -101,7 +116,7 @@ class Presence:
         with contextlib.suppress(SQLAlchemyError):
             await self.succeed()
         stopping = asyncio.Event()
-        loop = asyncio.create_task(Loop("presence", self.step, INTERVAL_SECONDS).run(stopping))
+        loop = asyncio.create_task(self.loop.run(stopping))
         try:
             yield
         finally:

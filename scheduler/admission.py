@@ -139,12 +139,13 @@ class Admit:
 class Hold:
     """Start nothing. Each further step gives up more, and includes those before it.
 
-    `hand_back`: what has not started. `cancel_unprefilled`: what runs and has no token yet. `cancel_decoding`: so many that decode,
-    the cheapest first; an emergency.
+    `hand_back`: what has not started. `cancel_unprefilled`: what runs and has no token yet, the `newest` so many as far as is known.
+    `cancel_decoding`: so many that decode, the cheapest first; an emergency.
     """
 
     reason: Reason
     details: str | None = None
     hand_back: bool = False
     cancel_unprefilled: bool = False
+    newest: int = 0
     cancel_decoding: int = 0

@@ -50,7 +50,7 @@ class Deciding:
         self.others = around.others_in_flight
         pressed = any(place.is_pressed for place in self.line.places)
         readings = self.signals.read(around, paused=self.is_paused, pressed=pressed)
-        own = OwnLoad(self.runs.in_flight, self.others, sum(r.est_tokens for r in self.runs.tasks.values()))
+        own = OwnLoad(self.runs.in_flight, self.others, sum(map(self.runs.prompt_tokens, self.runs.tasks.values())))
         self.decision = self.headroom.decide(readings, own, now)
         if isinstance(self.decision, Admit) and asyncio.get_running_loop().time() < self.runs.busy_until:
             self.decision = Hold(Reason.INSTANCE_BUSY)
@@ -69,9 +69,10 @@ class Deciding:
         return min(self._granted, self.decision.slots) if is_valid else 0
 
     def took(self, request: Request) -> None:
-        """Its prompt counts against the decision; the estimate is the best that is known before the engine has read it."""
-        self.prompt_left -= request.est_tokens
-        self.headroom.started(request.est_tokens)
+        """Its prompt counts against the decision."""
+        tokens = self.runs.prompt_tokens(request)
+        self.prompt_left -= tokens
+        self.headroom.started(tokens)
 
     async def note_failed(self) -> None:
         """Write down the runs that gave no result."""

@@ -27,12 +27,16 @@ from workers.prepare import prepare
 
 log = structlog.get_logger()
 PAUSE_SECONDS: Final = 30.0
+LESSONS: Final = 50
 DROPPED: Final = Unanswered(Why.DROPPED)
 
 
 @dataclass
 class Runs:
-    """The requests in flight. `ended` is called whenever one is over, however it ended."""
+    """The requests in flight. `ended` is called whenever one is over, however it ended.
+
+    `prompt_ratio` is how many tokens a prompt has for each that was estimated, as the engine's answers of late tell.
+    """
 
     engine: Engine
     held: Held
@@ -46,6 +50,8 @@ class Runs:
     done: int = 0
     random: Random = field(default_factory=Random)
     busy_until: float = 0.0
+    prompt_ratio: float = 1.0
+    _lessons: int = 0
 
     @property
     def in_flight(self) -> int:
@@ -56,6 +62,10 @@ class Runs:
         self.tasks[task] = request
         task.add_done_callback(self._over)
         return task
+
+    def prompt_tokens(self, request: Request) -> int:
+        """The best that is known before the engine has read it."""
+        return max(1, round(request.est_tokens * self.prompt_ratio))
 
     def abort(self, token: UUID) -> None:
         """Stop everything under a lease that is lost or not wanted any more."""
@@ -139,11 +149,17 @@ class Runs:
         else:
             answer = read_answer(ended.answer.status, ended.answer.body)
             line = answer_line(where, request.custom_id, ended.answer.request_id or run_id, answer)
+            self._compare(request, answer.usage.prompt_tokens)
             charge = cost(answer.usage, request.price)
             finished = Finished(request, outcome, answer.status, answer.usage, charge, line)
         self.done += 1
         self.outgoing.finish(finished)
         self._end(request, None)
+
+    def _compare(self, request: Request, prompt_tokens: int | None) -> None:
+        if prompt_tokens and request.est_tokens > 0:
+            self._lessons = min(LESSONS, self._lessons + 1)
+            self.prompt_ratio += (prompt_tokens / request.est_tokens - self.prompt_ratio) / self._lessons
 
     def _again(self, request: Request, again: Again) -> None:
         self._note(request, again.why.value, again.status, wasted=again.burns)

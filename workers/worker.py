@@ -66,6 +66,7 @@ class Worker:
             self.waiting, self.deciding, self.line, self.claims, self.runs, self.outgoing,
             settings.claim_horizon_seconds, self.stopping,
         )  # fmt: skip
+        self._again: asyncio.TimerHandle | None = None
         self.decide = Loop("decide", self.deciding.step, DECIDE_WITHIN_SECONDS)
         self.feed = Loop("feed", self.feeding.step, EVERY_SECONDS)
 
@@ -123,11 +124,18 @@ class Worker:
         if isinstance(decision, Hold):
             if decision.hand_back:
                 self.waiting.hand_back()
-            newest = decision.cancel_decoding + (self.headroom.unprefilled if decision.cancel_unprefilled else 0)
+            newest = decision.cancel_decoding + decision.newest
             if newest:
                 self.runs.cancel_newest(newest)
+        self._decide_again(self.headroom.again_seconds)
         self.feeding.rate()
         self.feed.wake.set()
+
+    def _decide_again(self, seconds: float | None) -> None:
+        """Once more before the next sample, if the policy asks for it; the newest decision says when."""
+        if self._again is not None:
+            self._again.cancel()
+        self._again = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.decide.wake.set)
 
     async def _heartbeat(self) -> int:
         """Extend every lease. A lost one is aborted; one whose batch does not run any more is aborted and handed back."""

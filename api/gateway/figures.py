@@ -40,6 +40,7 @@ class Traffic:
     """Live requests of this process on one instance."""
 
     clock: Callable[[], float]
+    changed: Callable[[], None] = lambda: None
     running: int = 0
     waiting: int = 0
     ttft: Times = field(init=False)
@@ -74,6 +75,7 @@ class Live:
             self.traffic.ttft.add(now - self.began_at)
             self.traffic.waiting -= 1
             self.traffic.running += 1
+            self.traffic.changed()
         else:
             self.gaps += 1
         self.last_at = now
@@ -89,24 +91,29 @@ class Live:
 
 @dataclass
 class Figures:
-    """The live traffic of this process by instance."""
+    """The live traffic of this process by instance. `changed` is called when a request comes, and when it gets its first token."""
 
     clock: Callable[[], float] = time.monotonic
+    changed: Callable[[], None] = lambda: None
     by_instance: dict[int, Traffic] = field(default_factory=dict)
 
     @contextmanager
     def request(self, instance_id: int, *, is_stream: bool) -> Iterator[Live]:
         """A live request on an instance, counted inside of the block."""
-        traffic = self.by_instance.setdefault(instance_id, Traffic(self.clock))
+        traffic = self.by_instance.setdefault(instance_id, Traffic(self.clock, self._changed))
         if is_stream:
             traffic.waiting += 1
         else:
             traffic.running += 1
         live = Live(traffic, is_stream, self.clock())
+        self.changed()
         try:
             yield live
         finally:
             live.end()
+
+    def _changed(self) -> None:
+        self.changed()
 
     def in_flight(self, instance_id: int) -> int:
         traffic = self.by_instance.get(instance_id)

@@ -43,6 +43,9 @@ class Noted(Headroom):
             "model": [round(c, 2) for c in self.model.coefficients],
             "feed": [round(x, 1) for x in (self.feed.tokens, self.feed.live_rate, self.feed.own_rate)],
             "quiet": [self.quiet.ttft_seconds, self.quiet.inter_token_seconds],
+            "pace": [round(self.pace.share, 3), round(self.pace.owed, 3), round(self.underway.reading_ms, 1)],
+            "reading": self.underway.count,
+            "lull": self.lulls.needed() if self.lulls.needed() < 1e9 else None,
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from scheduler.admission import EngineReading, OwnLoad
@@ -60,11 +61,11 @@ class Counters:
         """Samples stopped: the next one starts anew."""
         self.last, self.lesson = None, Lesson()
 
-    def iteration(self, now: float) -> float | None:
-        """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then."""
+    def iteration(self, now: float, most: float = inf) -> float | None:
+        """The engine's iteration by now: the one last seen, and those that have passed since at the pace of then, `most` a second."""
         if self.last is None or self.last.iterations is None:
             return None
-        return self.last.iterations + max(0.0, now - self.at) * self.pace
+        return self.last.iterations + max(0.0, now - self.at) * min(self.pace, most)
 
     def see(self, engine: EngineReading, own: OwnLoad, now: float, model: IterationModel, feed: Feed) -> None:
         """Teach the model and the feed what happened since the last sample. A counter that went back (a restart) teaches nothing."""

@@ -12,8 +12,8 @@ from typing import Final
 SECONDS_KEPT: Final = 0.5
 MOST_SECONDS: Final = 1.0
 SMOOTH_SECONDS: Final = 3.0
-SPARE_SHARE: Final = 0.012
-FIRST_SPARE: Final = 8_000.0
+SPARE_SHARE: Final = 0.02
+FIRST_SPARE: Final = 4_000.0
 MOST_SPARE: Final = 30_000.0
 
 
@@ -29,29 +29,37 @@ class Feed:
     _reading: list[tuple[float, float, int]] = field(default_factory=list)
     _filled_at: float | None = None
 
-    def start(self, prompt_tokens: int, iteration: float | None, cap: int) -> None:
-        """A request with so many prompt tokens was started; an iteration computes at most `cap` of them."""
+    def start(self, prompt_tokens: int, iteration: float | None, cap: int, *, in_turn: bool = False) -> None:
+        """A request with so many prompt tokens was started; an iteration computes at most `cap` of them.
+
+        `in_turn`: it is read after those that were started before, since one prompt fills an iteration.
+        """
         self.tokens -= prompt_tokens
         self._started += prompt_tokens
         self.spare = min(MOST_SPARE, self.spare + SPARE_SHARE * prompt_tokens)
         if iteration is not None:
+            iteration = max(iteration, self._reading[-1][1]) if in_turn and self._reading else iteration
             self._reading.append((iteration, iteration + prompt_tokens / cap, cap))
 
     def prefilling(self, iteration: float) -> int:
         """Started requests whose prompts cannot have been read by this iteration."""
         return sum(1 for _, end, _ in self._reading if end > iteration)
 
-    def can_take_back(self, iteration: float) -> bool:
-        """Prompts that are being read may be given up as long as what was read for nothing stays a small share of what was started."""
-        cost = sum((iteration - first) * cap for first, last, cap in self._reading if first < iteration < last)
-        if cost > self.spare:
-            return False
-        self.spare -= cost
-        return True
+    def left(self, iteration: float) -> float:
+        """Iterations until every started prompt has been read."""
+        return max((end - iteration for _, end, _ in self._reading), default=0.0) if self._reading else 0.0
 
-    def taken_back(self) -> None:
-        """No prompt is being read any more."""
+    def can_take_back(self, iteration: float) -> bool:
+        """Prompts that are being read may be given up as long as what is read for nothing stays a small share of what was started."""
+        return self._unread(iteration) <= self.spare
+
+    def taken_back(self, iteration: float) -> None:
+        """No prompt is being read any more. Each is counted whole: how far it had come is known too late to keep a bound by."""
+        self.spare -= self._unread(iteration)
         self._reading = []
+
+    def _unread(self, iteration: float) -> float:
+        return sum((last - first) * cap for first, last, cap in self._reading if last > iteration)
 
     def attention(self, begin: float, end: float) -> float:
         """Σ chunk·(past + chunk/2) of own prompts over the iterations from `begin` to `end`, as if nothing had delayed them."""

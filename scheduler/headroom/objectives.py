@@ -8,10 +8,10 @@ from typing import Final
 
 from scheduler.admission import LiveReading, Objectives
 
-QUIET_SECONDS: Final = 5.0
-WEIGHT: Final = 0.02
-TTFT_FACTOR: Final = 1.3
-TTFT_MARGIN_SECONDS: Final = 0.15
+QUIET_SECONDS: Final = 65.0
+MEAN_OF: Final = 200
+TTFT_FACTOR: Final = 1.25
+TTFT_MARGIN_SECONDS: Final = 0.01
 INTER_TOKEN_FACTOR: Final = 1.5
 UNKNOWN_TTFT_SECONDS: Final = 1.0
 UNKNOWN_INTER_TOKEN_SECONDS: Final = 0.05
@@ -19,21 +19,25 @@ UNKNOWN_INTER_TOKEN_SECONDS: Final = 0.05
 
 @dataclass
 class QuietTimes:
-    """Smoothed 99th percentiles while no batch work ran for some seconds."""
+    """Mean 99th percentiles of minutes in which no live request met batch work.
+
+    A percentile is over a minute: so long it has requests in it that did. One minute's is near its slowest request, so a mean
+    over many readings is owed, and the first requests of a cold engine weigh no more than others.
+    """
 
     ttft_seconds: float | None = None
     inter_token_seconds: float | None = None
-    _quiet_since: float | None = None
+    seen: int = 0
+    _met_at: float | None = None
 
     def see(self, live: LiveReading | None, own: int, now: float) -> None:
-        """Take in a reading; it counts only once batch work has been gone for a while."""
-        if own > 0 or live is None:
-            self._quiet_since = None
-            return
-        self._quiet_since = now if self._quiet_since is None else self._quiet_since
-        if now - self._quiet_since >= QUIET_SECONDS:
-            self.ttft_seconds = _smooth(self.ttft_seconds, live.ttft_p99_seconds)
-            self.inter_token_seconds = _smooth(self.inter_token_seconds, live.inter_token_p99_seconds)
+        """Take in a reading; it counts only once every live request of its minute had the engine to itself."""
+        if live is None or (own > 0 and (live.running or live.waiting)):
+            self._met_at = now
+        elif (self._met_at is None or now - self._met_at >= QUIET_SECONDS) and live.ttft_p99_seconds is not None:
+            self.seen = min(MEAN_OF, self.seen + 1)
+            self.ttft_seconds = _mean(self.ttft_seconds, live.ttft_p99_seconds, self.seen)
+            self.inter_token_seconds = _mean(self.inter_token_seconds, live.inter_token_p99_seconds, self.seen)
 
     def objectives(self, wanted: Objectives) -> tuple[float, float]:
         """(TTFT, inter-token) in seconds: what is set, else from quiet times, else a cautious guess."""
@@ -41,7 +45,7 @@ class QuietTimes:
         if ttft is None:
             ttft = UNKNOWN_TTFT_SECONDS
             if self.ttft_seconds is not None:
-                ttft = max(TTFT_FACTOR * self.ttft_seconds, self.ttft_seconds + TTFT_MARGIN_SECONDS)
+                ttft = TTFT_FACTOR * self.ttft_seconds + TTFT_MARGIN_SECONDS
         if inter_token is None:
             inter_token = UNKNOWN_INTER_TOKEN_SECONDS
             if self.inter_token_seconds is not None:
@@ -49,12 +53,12 @@ class QuietTimes:
         return ttft, inter_token
 
 
-def _smooth(old: float | None, new: float | None) -> float | None:
+def _mean(old: float | None, new: float | None, seen: int) -> float | None:
     if new is None or not 0 < new < inf:
         return old
     if old is None:
         return new
-    return old + WEIGHT * (new - old)
+    return old + (new - old) / seen
 
 
 def pressure(seconds: float | None, objective: float) -> float | None:

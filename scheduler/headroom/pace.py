@@ -26,6 +26,7 @@ class Pace:
     """`owed` seconds of reading have yet to be paid back; below 0 they were saved up."""
 
     share: float = FIRST
+    least: float = LEAST
     owed: float = 0.0
     moved_at: float | None = None
     passed_at: float | None = None
@@ -43,7 +44,7 @@ class Pace:
             return
         grow = GROW * min(FASTEST, (LIMIT - pressure) / SCALE)
         self.share *= 1.0 + grow if pressure <= LIMIT else 1.0 - SHRINK
-        self.share = min(1.0, max(LEAST, self.share))
+        self.share = min(1.0, max(self.least, self.share))
 
     def spend(self, seconds: float) -> None:
         """A prompt was started that takes so long to read."""

@@ -15,10 +15,12 @@ from scheduler.headroom.counters import Counters, cache
 from scheduler.headroom.feed import Feed
 from scheduler.headroom.gate import Gate
 from scheduler.headroom.iteration_model import IterationModel
+from scheduler.headroom.lulls import Lulls
 from scheduler.headroom.objectives import QuietTimes, pressure
 from scheduler.headroom.outer_loop import OuterLoop
 from scheduler.headroom.pace import Pace
 from scheduler.headroom.slices import Row, Slice
+from scheduler.headroom.underway import Underway
 from scheduler.headroom.vetoes import Vetoes
 from slackwater.explain import Reason
 
@@ -28,10 +30,9 @@ BLIND_SHARE: Final = 0.125
 UNBOUNDED_TOKENS: Final = 1 << 20
 IDLE_SHARE: Final = 1.0
 IDLE_BURDEN: Final = 2.0
+LULL_BURDEN: Final = 0.2
 MOST_PREFILLING: Final = 1
-UNPACED_SECONDS: Final = 10.0
-AHEAD_SECONDS: Final = 0.25
-FIRST_READING_MS: Final = 25.0
+WHOLE_PACE: Final = (0.02, 0.005)
 ENGINE_SHARES: Final = (0.45, 0.6)
 ENGINE_BURDEN: Final = 0.12
 
@@ -48,6 +49,7 @@ class Headroom:
     model: IterationModel = field(default_factory=IterationModel)
     outer: OuterLoop = field(default_factory=OuterLoop)
     pace: Pace = field(default_factory=Pace)
+    lulls: Lulls = field(default_factory=Lulls)
     quiet: QuietTimes = field(default_factory=QuietTimes)
     feed: Feed = field(default_factory=Feed)
     counters: Counters = field(default_factory=Counters)
@@ -59,14 +61,18 @@ class Headroom:
             self.outer.least, self.outer.most = ENGINE_SHARES
             self.outer.is_firm = True
         self.vetoes = Vetoes(self.policy, self.in_engine)
-        self._decided_at = 0.0
         self._valid_until = -inf
-        self._reading_ms = FIRST_READING_MS
+        self._is_lull = False
+        cap = self.policy.prefill_cap_tokens or self.policy.chunk_tokens
+        self.underway = Underway(self.feed, self.counters, cap, in_turn=cap >= self.policy.chunk_tokens)
+        if self.underway.in_turn:
+            self.pace.share, self.pace.least = WHOLE_PACE
 
     def started(self, prompt_tokens: int) -> None:
         """A batch request began; its prompt is taken off what may start."""
-        self.feed.start(prompt_tokens, self.counters.iteration(self._decided_at), self._cap)
-        self.pace.spend(prompt_tokens / self._cap * self._reading_ms / 1000)
+        seconds = self.underway.started(prompt_tokens)
+        if not self._is_lull:
+            self.pace.spend(seconds)
 
     @property
     def gate(self) -> Gate:
@@ -74,18 +80,13 @@ class Headroom:
         return self.vetoes.gate
 
     @property
-    def unprefilled(self) -> int:
-        """Own requests whose prompts an upstream will still be reading at the next decision, as far as its counters tell."""
-        ahead = self.counters.pace * AHEAD_SECONDS
-        return self.feed.prefilling((self.counters.iteration(self._decided_at) or 0.0) + ahead)
-
-    @property
-    def _cap(self) -> int:
-        return self.policy.prefill_cap_tokens or self.policy.chunk_tokens
+    def again_seconds(self) -> float | None:
+        """When to decide once more before the next sample; None where that is soon enough."""
+        return None if self.in_engine else self.underway.again_seconds
 
     def decide(self, readings: Readings, own: OwnLoad, now: float) -> Admit | Hold:
         """What this worker may do until the next decision. Order: missing signals, live requests, then room."""
-        self._decided_at = now
+        self.underway.at = now
         self.pace.passes(now)
         missing = fail_safe.missing(readings, self.policy)
         if missing is not None:
@@ -95,6 +96,7 @@ class Headroom:
             self.feed.stop(now)
             return self.decision
         veto = self._veto(readings, own, now)
+        self._is_lull = not self.in_engine and self.vetoes.quiet_seconds(now) >= self.lulls.needed()
         self._learn(readings, own, now)
         self.decision = veto or self._room(readings, own, now)
         valid = self.policy.max_age_seconds - fail_safe.oldest(readings, self.policy)[1]
@@ -104,11 +106,13 @@ class Headroom:
         return self.decision
 
     def _veto(self, readings: Readings, own: OwnLoad, now: float) -> Hold | None:
+        quiet = self.vetoes.quiet_seconds(now)
         was_long = self.gate.was_long
-        read = self.counters.iteration(now) or 0.0
-        found = self.vetoes.check(readings, own, now, lambda: self.feed.can_take_back(read))
-        if found is not None and found.cancel_unprefilled:
-            self.feed.taken_back()
+        found = self.vetoes.check(readings, own, now, self.underway.can_take_back)
+        self.lulls.see(self.vetoes.live, quiet)
+        if found is not None and not self.in_engine:
+            is_behind = self._is_lull or self.underway.in_turn or fail_safe.queued(readings, own, 1) > 0
+            found = self.underway.give_up(found, is_behind=is_behind)
         if self.gate.was_long:
             self.feed.stop(now)
             if not was_long:
@@ -131,7 +135,8 @@ class Headroom:
         share = self.outer.move(later, now)
         self.target_ms = share * inter_token * 1000
         if not self.in_engine and readings.engine is not None:
-            self._reading_ms = self.model.milliseconds(readings.engine.running or 0, cache(readings.engine), self._cap)
+            running, kv = readings.engine.running or 0, cache(readings.engine)
+            self.underway.reading_ms = self.model.milliseconds(running, kv, self.underway.cap)
             self.counters.see(readings.engine, own, now, self.model, self.feed)
 
     # Room
@@ -166,26 +171,31 @@ class Headroom:
         inter_token_ms = self.target_ms / self.outer.share
         target = self._target(is_idle=is_idle)
         base = self.model.milliseconds(running, kv, 0.0)
-        if base > DECODE_SHARE * self.target_ms and own.total > 0:
+        full = self.model.milliseconds(running, kv, self.underway.cap)
+        if self._is_lull:
+            target = max(target, full)
+        if base > DECODE_SHARE * (target if self._is_lull else self.target_ms) and own.total > 0:
             return self._full(
                 own, most, f"an iteration takes {base:.0f} ms of {self.target_ms:.0f} without a prompt", readings
             )
         burden = self._burden(engine, own)
         most_burden = ENGINE_BURDEN if self.in_engine else self.outer.burden * (IDLE_BURDEN if is_idle else 1.0)
-        if burden > most_burden * inter_token_ms:
+        if burden > max(most_burden * inter_token_ms, LULL_BURDEN * full if self._is_lull else 0.0):
             return self._full(own, most, f"what decodes for batches adds {burden:.0f} ms to an iteration", readings)
         slots = self.gate.widen(most, own.mine)
         room = min(self.model.room(target, base, running), self.policy.chunk_tokens - running)
         if self.in_engine:
             return Admit(slots, max(0, int(room)))
+        if self._is_lull:
+            room = max(room, self.underway.cap)
         rate = room * 1000 / target - max(0.0, self.feed.live_rate)
         self.feed.fill(rate * (own.mine + 1) / (own.total + 1), now)
         if self.feed.tokens < 1:
             return self._full(own, most, "the iterations of this moment have no room for a prompt", readings)
-        prefilling = self.unprefilled
+        prefilling = self.underway.count
         if prefilling >= MOST_PREFILLING:
             return self._full(own, most, f"{prefilling} batch prompts are being read", readings)
-        if not self.pace.is_due and self.vetoes.quiet_seconds(now) < UNPACED_SECONDS:
+        if not (self._is_lull or self.pace.is_due):
             said = f"first tokens leave {self.pace.share:.0%} of the time for reading batch prompts"
             return self._full(own, most, said, readings)
         return Admit(min(slots, own.mine + MOST_PREFILLING - prefilling), int(self.feed.tokens))

@@ -15,6 +15,7 @@ from slackwater.explain import Reason
 
 IDLE_SECONDS: Final = 2.0
 FOREIGN_SECONDS: Final = 2.0
+SLACK_SECONDS: Final = 0.3
 LONG_WAIT_SECONDS: Final = 4.0
 CROWD_SECONDS: Final = 0.5
 KV_EMERGENCY_RATIO: Final = 0.93
@@ -28,6 +29,8 @@ class Vetoes:
     in_engine: bool
     gate: Gate = field(default_factory=Gate)
     live_at: float | None = None
+    live: int = 0
+    known: list[tuple[float, int]] = field(default_factory=list)
     foreign_since: float | None = None
 
     def check(self, readings: Readings, own: OwnLoad, now: float, can_take_back: Callable[[], bool]) -> Hold | None:
@@ -38,8 +41,7 @@ class Vetoes:
         if self.in_engine:
             unbegun = fail_safe.queued(readings, own, waiting)
             running, waiting = running + waiting - unbegun, unbegun
-        if running or waiting or self.live_at is None:
-            self.live_at = now if running or waiting else now - IDLE_SECONDS
+        self._see(readings, own, now)
         if waiting > 0:
             return self._live_waits(readings, own, waiting, now, can_take_back)
         foreign = self._foreign(readings, own, now)
@@ -51,6 +53,15 @@ class Vetoes:
         if self.policy.mode == "strict" and running > 0:
             return Hold(Reason.LIVE_RUNNING, f"{running} live requests are running")
         return None
+
+    def _see(self, readings: Readings, own: OwnLoad, now: float) -> None:
+        """Whether live requests are there. One of ours that has ended since the engine was read was not a live one."""
+        age = readings.engine.age_seconds if readings.engine is not None else 0.0
+        self.known = [(at, total) for at, total in self.known if at >= now - age - SLACK_SECONDS] + [(now, own.total)]
+        then = OwnLoad(max(total for _, total in self.known), 0, waiting=own.waiting)
+        self.live = sum(fail_safe.live(readings, then))
+        if self.live or self.live_at is None:
+            self.live_at = now if self.live else now - IDLE_SECONDS
 
     def is_idle(self, now: float) -> bool:
         """No live request for two seconds."""

@@ -10,7 +10,7 @@ from typing import Final
 from scheduler.admission import Mode
 from scheduler.simulator.compare import CASES, POLICIES, Case, Line, World, case, compare
 from scheduler.simulator.costs import DEFAULT_MODEL, costs
-from scheduler.simulator.faults import Drill, What, drill
+from scheduler.simulator.faults import USES, Drill, What, drill
 from scheduler.simulator.report import chart, details, markdown, shares
 
 DEFAULT_FOLDER: Final = Path("benchmarks/traces")
@@ -65,7 +65,7 @@ def drills(one: Case, traces: Path, model: str) -> str:
     """The table of faults on one case; the slowest of several seeds."""
     rows = [["fault", "mode", "use", "new batch prompts for", "resumed", "lost"]]
     for what, mode in DRILLS:
-        for use in ("upstream", "in-engine"):
+        for use in USES:
             found = [drill(what, use, mode, one, traces, costs(model), seed) for seed in range(DRILL_SEEDS)]
             rows.append([what, mode, use, *_worst(found)])
     return markdown(rows)

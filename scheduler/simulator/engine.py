@@ -73,13 +73,15 @@ class Replica:
     def arrive(self, sequence: Sequence) -> None:
         (self.waiting if sequence.is_live else self.own_waiting).append(sequence)
 
-    def cancel_unprefilled(self) -> tuple[list[Sequence], int]:
-        """Batch requests whose prompt is not done leave. Returns them and the prompt tokens that were for nothing."""
-        gone = [*self.own_prefills, *self.own_waiting]
-        for s in self.own_prefills:
-            self._free(s, s.past)
-        self.own_prefills.clear()
-        self.own_waiting.clear()
+    def cancel_unprefilled(self, newest: int | None = None) -> tuple[list[Sequence], int]:
+        """Batch requests whose prompt is not done leave: all, or the newest so many. Returns them and the prompt tokens that were for nothing."""
+        every = sorted([*self.own_prefills, *self.own_waiting], key=lambda s: s.arrived_at, reverse=True)
+        gone = every[:newest]
+        for s in gone:
+            if s in self.own_prefills:
+                self._free(s, s.past)
+        self.own_prefills = deque(s for s in self.own_prefills if s not in gone)
+        self.own_waiting = deque(s for s in self.own_waiting if s not in gone)
         return gone, sum(s.past for s in gone)
 
     def cancel_decoding(self, most: int) -> tuple[list[Sequence], int]:

@@ -17,6 +17,12 @@ from scheduler.simulator.replay import Replay
 from scheduler.simulator.signals import Fault
 
 What = Literal["engine", "live", "nvml", "worker"]
+Use = Literal["upstream", "first-come", "in-engine"]
+USES: Final[dict[Use, Limits]] = {
+    "upstream": Limits(cap=BATCH_CAP_TOKENS),
+    "first-come": Limits(cap=BATCH_CAP_TOKENS, first_come=True),
+    "in-engine": Limits(),
+}
 AT_SECONDS: Final = 60.0
 FOR_SECONDS: Final = 30.0
 SECONDS: Final = 150.0
@@ -27,7 +33,7 @@ class Drill:
     """One fault: seconds from its begin to the last batch prompt that was started or computed while it lasted, and what came after."""
 
     what: What
-    use: str
+    use: Use
     mode: Mode
     fed_for_seconds: float
     resumed: bool
@@ -48,17 +54,17 @@ class Watch:
         self.after = self.after or at >= self.fault.at + self.fault.seconds
 
 
-def drill(what: What, use: str, mode: Mode, case: Case, folder: Path, costs: Costs, seed: int = 0) -> Drill:
-    """Run one fault on a case. `use` is `upstream` or `in-engine`."""
+def drill(what: What, use: Use, mode: Mode, case: Case, folder: Path, costs: Costs, seed: int = 0) -> Drill:
+    """Run one fault on a case: over an upstream that reads live prompts first, over one that reads as vLLM does, or in our engine."""
     fault = Fault(what, AT_SECONDS, FOR_SECONDS)
-    limits = Limits(cap=BATCH_CAP_TOKENS) if use == "upstream" else Limits()
+    limits = USES[use]
     allowed = policy(1.0, case.inter_token_seconds, limits, mode)
-    strategy = OverUpstream(allowed) if use == "upstream" else InEngine(allowed)
+    strategy = InEngine(allowed) if use == "in-engine" else OverUpstream(allowed)
     arrivals = traces.thin(traces.load(case.trace, folder, SECONDS, seed), case.share, traces.seeded(seed))
     backlog = Backlog(traces.batch_work(traces.seeded(seed, 1)))
     replay = Replay(arrivals, backlog, strategy, costs, limits, SECONDS, seed=seed, faults=[fault])
     watch = Watch(fault)
-    _watch(replay, watch, in_slices=use != "upstream")
+    _watch(replay, watch, in_slices=use == "in-engine")
     replay.run()
     accounted = len(backlog.finished) + replay.own + len(backlog.returned)
     return Drill(what, use, mode, max(0.0, watch.last - fault.at), watch.after, backlog.taken - accounted)

@@ -63,6 +63,7 @@ class OverUpstream:
         obey(replay, decision)
         if isinstance(decision, Admit):
             self._feed(replay, decision)
+        replay.look_again(self.headroom.again_seconds)
 
     def _feed(self, replay: Replay, admit: Admit) -> None:
         tokens = admit.prompt_tokens
@@ -121,6 +122,6 @@ def obey(replay: Replay, decision: Admit | Hold) -> None:
     """What a hold gives up."""
     if isinstance(decision, Hold):
         if decision.cancel_unprefilled:
-            replay.cancel_unprefilled()
+            replay.cancel_unprefilled(decision.newest)
         if decision.cancel_decoding:
             replay.cancel_decoding(decision.cancel_decoding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence as Values
+from math import inf
 from typing import Final, Protocol
 
 from scheduler.simulator.backlog import Backlog
@@ -17,6 +18,7 @@ from scheduler.simulator.traces import Arrival, seeded
 
 TICK_SECONDS: Final = 0.25
 RESCUE_SECONDS: Final = 15.0
+SOONEST_SECONDS: Final = 0.05
 
 
 class Strategy(Protocol):
@@ -65,6 +67,7 @@ class Replay:
         self._p99_at = -1.0
         self._bursts = Bursts(self.measured, counts_computed=not limits.first_come)
         self._dead_until = 0.0
+        self._look_at = inf
 
     @property
     def own(self) -> int:
@@ -88,9 +91,13 @@ class Replay:
             self._bursts.fed_at = self.now
         return prompt
 
-    def cancel_unprefilled(self) -> None:
-        """Take back what has no token yet."""
-        gone, wasted = self.replica.cancel_unprefilled()
+    def look_again(self, seconds: float | None) -> None:
+        """Decide once more after so long, if that is before the next decision."""
+        self._look_at = inf if seconds is None else self.now + seconds
+
+    def cancel_unprefilled(self, newest: int | None = None) -> None:
+        """Take back what has no token yet: all of it, or the newest so many."""
+        gone, wasted = self.replica.cancel_unprefilled(newest)
         self._give_back(gone, wasted)
 
     def cancel_decoding(self, most: int) -> None:
@@ -113,6 +120,9 @@ class Replay:
                 self._sample()
             if self.now >= self._next_tick:
                 self._tick()
+            elif self.now >= self._look_at and not self.is_faulty("worker") and self.now >= self._dead_until:
+                self._look_at = inf
+                self.strategy.tick(self)
             tokens = 0 if self.now < self._dead_until else self.strategy.own_tokens(self)
             replica = self.replica
             if replica.is_idle or not (tokens > 0 or self._has_work(decode_own=tokens >= 0)):
@@ -130,14 +140,19 @@ class Replay:
         while i < len(arrivals) and arrivals[i].at <= self.now:
             a = arrivals[i]
             i += 1
+            self._live_changed()
             self.replica.arrive(Sequence(i, a.prompt, a.output, a.at, is_live=True))
         self._next_arrival = i
+
+    def _live_changed(self) -> None:
+        """A gateway says at once that a live request came, or that one has its first token; but not too often."""
+        self._next_sample = min(self._next_sample, max(self.now, self.signals.live_at + SOONEST_SECONDS))
 
     def _skip(self) -> None:
         """Nothing to compute until the next arrival, sample or decision."""
         i = self._next_arrival
         arrival = self.arrivals[i].at if i < len(self.arrivals) else self.seconds
-        self.now = max(self.now + 1e-6, min(arrival, self._next_tick, self._next_sample, self.seconds))
+        self.now = max(self.now + 1e-6, min(arrival, self._next_tick, self._look_at, self._next_sample, self.seconds))
 
     def _tick(self) -> None:
         self._next_tick += TICK_SECONDS
@@ -168,9 +183,11 @@ class Replay:
         m.prompt_tokens += it.own_prompt
         m.output_tokens += it.decoding - it.live_decoding + len(it.first_own)
         m.live_tokens += it.live_prompt + it.live_decoding + len(it.first_live)
-        self._tokens += it.decoding + it.live_prompt + it.own_prompt
+        self._tokens += it.decoding + self._counted(it)
         if it.live_decoding:
             m.gap(it.ms, it.live_decoding)
+        if it.first_live:
+            self._live_changed()
         for s in it.first_live:
             self._add(m.ttft, self._ttft, self.now - s.arrived_at)
         for s in it.ended_live:
@@ -180,6 +197,12 @@ class Replay:
             del self.in_flight[s.id]
             self.backlog.finish(s)
         self.strategy.after(self, it)
+
+    def _counted(self, it: Iteration) -> int:
+        """Prompt tokens as the engine's counters have them: vLLM counts a prompt once it has been read to its end, and all of it then."""
+        if not self.replica.limits.first_come:
+            return it.live_prompt + it.own_prompt
+        return sum(s.prompt + 1 for s in (*it.first_live, *it.first_own))
 
     def _add(self, every: list[float], recent: Recent, value: float) -> None:
         every.append(value)
@@ -196,7 +219,7 @@ class Replay:
 
     def _sample(self) -> None:
         """What comes at its own time: the gateways' rows, and the GPU."""
-        self._next_sample += TICK_SECONDS
+        self._next_sample = self.now + TICK_SECONDS
         if not self.is_faulty("live"):
             self._sample_live()
         if not self.is_faulty("nvml"):

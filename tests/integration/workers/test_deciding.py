@@ -1,19 +1,24 @@
-"""When a worker decides: on every sample of the engine, not at times of its own."""
+"""When a worker decides: on every sample of the engine, not at times of its own; and what it does with the decision."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from scheduler.admission import Admit, Hold
+from scheduler.queue.work import Request
 from slackwater.explain import Reason
 from slackwater.lifecycle import BatchState
 from tests.integration.workers.serving import ended, serving
 from tests.integration.workers.test_worker import served_by
 from tests.scenario import Scenario, chat_line
-from tests.upstream import Upstream
+from tests.upstream import Upstream, answer
 from tests.waiting import until_async
 
 PAGE = "vllm:num_requests_running %d\nvllm:num_requests_waiting %d\n"
@@ -62,6 +67,45 @@ async def test_what_is_claimed_while_its_instance_is_switched_off_runs(
         assert await ended(scenario, batch_id) is BatchState.COMPLETED
 
     assert scenario.connection.execute("SELECT DISTINCT attempt FROM result").fetchall() == [(1,)]
+    scenario.close()
+
+
+async def test_a_hold_takes_back_the_newest_that_have_no_token(dsn: str, upstream: Upstream) -> None:
+    """What the policy says is given up stops in the engine, goes back, and runs again; what started before goes on."""
+    scenario = Scenario.on(dsn)
+    served_by(scenario, upstream)
+    release = threading.Event()
+
+    async def wait(request: web.Request, body: bytes) -> web.StreamResponse:
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        return await answer(request, body)
+
+    upstream.handler = wait
+    batch_id = scenario.batch([chat_line(f"r{n}") for n in range(2)])
+    async with serving(dsn, "up") as worker:
+        await until_async(lambda: worker.runs.in_flight == 2 and len(upstream.bodies) == 2)
+        worker._decided(Hold(Reason.LIVE_WAITING, cancel_unprefilled=True, newest=1))
+        await until_async(upstream.aborted.is_set)
+        release.set()
+        assert await ended(scenario, batch_id) is BatchState.COMPLETED
+
+    assert len(upstream.bodies) == 3
+    assert scenario.counts(batch_id).succeeded == 2
+    scenario.close()
+
+
+async def test_prompts_are_counted_as_the_engine_counted_those_before(dsn: str, upstream: Upstream) -> None:
+    """The estimate is a share of the bytes: what the answers say of it corrects the next ones."""
+    scenario = Scenario.on(dsn)
+    served_by(scenario, upstream)
+    batch_id = scenario.batch([chat_line(f"r{n}", "word " * 100) for n in range(3)])
+    async with serving(dsn, "up") as worker:
+        assert await ended(scenario, batch_id) is BatchState.COMPLETED
+        estimated = scenario.one("SELECT est_tokens FROM request LIMIT 1")
+        request = SimpleNamespace(est_tokens=10 * estimated)
+
+    assert worker.runs.prompt_tokens(cast("Request", request)) == 70
     scenario.close()
 
 

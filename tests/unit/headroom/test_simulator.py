@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.costs import closed_loop
+from scheduler.admission import Mode
 from scheduler.simulator import traces
 from scheduler.simulator.backlog import Backlog
 from scheduler.simulator.command import simulate
 from scheduler.simulator.compare import POLICIES, World, case
 from scheduler.simulator.costs import costs
 from scheduler.simulator.engine import Replica
-from scheduler.simulator.faults import drill
+from scheduler.simulator.faults import USES, Use, What, drill
 from scheduler.simulator.figures import percentile
 from scheduler.simulator.iteration import Iteration, Limits, Sequence
 from scheduler.simulator.ours import MAX_SLOTS, InEngine, OverUpstream, policy
@@ -166,12 +167,20 @@ def test_an_unknown_trace_and_policy_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(("what", "mode"), [("engine", "balanced"), ("live", "balanced"), ("nvml", "strict")])
-@pytest.mark.parametrize("use", ["upstream", "in-engine"])
-def test_a_missing_signal_holds_within_a_second_and_work_resumes(what: str, mode: str, use: str) -> None:
-    found = drill(what, use, mode, case("poisson:0.2"), TRACES, costs())  # type: ignore[arg-type]
+@pytest.mark.parametrize("use", list(USES))
+def test_a_missing_signal_holds_within_a_second_and_work_resumes(what: What, mode: Mode, use: Use) -> None:
+    found = drill(what, use, mode, case("poisson:0.2"), TRACES, costs())
 
     assert found.fed_for_seconds <= 1.0
     assert found.resumed or mode == "strict"
+    assert found.lost == 0
+
+
+def test_a_worker_that_dies_loses_nothing_over_an_engine_that_reads_in_turn() -> None:
+    found = drill("worker", "first-come", "balanced", case("poisson:0.2"), TRACES, costs())
+
+    assert found.fed_for_seconds == 0.0
+    assert found.resumed
     assert found.lost == 0
 
 
