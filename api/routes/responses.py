@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from api import background, idempotency, live_body
 from api.auth import BatchesReader, BatchesWriter, ResponsesWriter, Store, demand
+from api.live_body import LiveBody
 from api.response_lookup import found, known_id, missing
 from api.response_stream import stream_of
 from slackwater.errors import InvalidRequest
+from slackwater.reader.body_rules import wrong_type
 from slackwater.storage import batches, responses
 from slackwater.wire.pages import page
 from slackwater.wire.response import deleted_response
@@ -26,7 +28,7 @@ async def create(request: Request, caller: ResponsesWriter, database: Store) -> 
     """A response, streamed or whole. With `background: true` it is queued as batch work is, and kept to be polled or streamed."""
     idempotency.key_of(request)
     body = await live_body.read(request)
-    if body.value.get("background") is True:
+    if _is_background(body):
         demand(caller, "batches:write")
         return await background.created(request, database, caller, body)
     demand(caller, "live:write")
@@ -90,3 +92,11 @@ async def list_input_items(
         raise InvalidRequest("There is no such cursor.", code="invalid_value", param="after")
     start = 0 if after is None else names.index(after) + 1
     return page(items[start : start + limit], has_more=start + limit < len(items))
+
+
+def _is_background(body: LiveBody) -> bool:
+    asked = body.value.get("background")
+    if asked is None or isinstance(asked, bool):
+        return asked is True
+    refusal = wrong_type("background", "a boolean", asked)
+    raise InvalidRequest(refusal.message, param=refusal.param, code=refusal.code)

@@ -273,6 +273,8 @@ def test_one_whose_window_ends_fails(api: Api, api_settings: Settings) -> None:
         ({"max_output_tokens": 0}, 400, "max_output_tokens", "invalid_value"),
         ({"metadata": {"a": 1}}, 400, "metadata.a", "invalid_type"),
         ({"stream": "yes"}, 400, "stream", "invalid_type"),
+        ({"background": {}}, 400, "background", "invalid_type"),
+        ({"background": "true"}, 400, "background", "invalid_type"),
         ({"background_options": {"completion_window": "soon"}}, 400, "background_options.completion_window", "invalid_value"),
         ({"background_options": {"continuation_id": "a"}}, 400, "background_options.continuation_id", "unknown_parameter"),
         ({"webhook": {"url": "https://example.com"}}, 400, "webhook", "invalid_value"),
