@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,41 +10,13 @@ import httpx2
 import openai
 import psycopg
 import pytest
-from openai import OpenAI
 
 from slackwater.settings import Settings
-from tests.integration.api.conftest import MODEL, Api, running
+from tests.integration.api.conftest import MODEL, Api
+from tests.integration.api.responding import LOG, begin, ended, many
 from tests.integration.api.rows import Worker
 from tests.integration.api.work import add_echo, at_work
 from tests.waiting import until
-
-FINAL = ("completed", "failed", "cancelled", "incomplete")
-LOG = [
-    "response.created",
-    "response.queued",
-    "response.in_progress",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.output_text.delta",
-    "response.output_text.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "response.completed",
-]
-
-
-def begin(client: OpenAI, text: str = "hi", **more: Any) -> Any:
-    return client.responses.create(model=MODEL, input=text, background=True, **more)
-
-
-def ended(client: OpenAI, response_id: str) -> Any:
-    return until(lambda: (found := client.responses.retrieve(response_id)).status in FINAL and found)
-
-
-def many(worker: Worker, what: str) -> int:
-    row = worker.execute(f"SELECT count(*) FROM {what}".encode()).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def test_one_is_made_polled_and_done(api: Api, api_settings: Settings) -> None:
@@ -157,80 +128,6 @@ def test_what_it_was_asked_is_listed(api: Api) -> None:
     only: Any = client.responses.input_items.list(begin(client, "just so").id)
     assert [(item.role, item.content[0].text) for item in only.data] == [("user", "just so")]
     assert only.has_more is False
-
-
-def test_a_stream_from_the_create_to_the_end(api: Api, api_settings: Settings) -> None:
-    add_echo(api.dsn, latency_seconds=1)
-    with at_work(api_settings):
-        events = list(begin(api.client(), "echo:text=hello", stream=True))
-
-    assert [event.type for event in events] == LOG
-    assert [event.sequence_number for event in events] == list(range(len(LOG)))
-    assert events[-1].response.output_text == "hello"
-    assert events[-1].response.model_dump() | {"cost": None} == (
-        api.client().responses.retrieve(events[0].response.id).model_dump() | {"cost": None}
-    )
-
-
-def test_the_whole_log_is_there_from_any_place(api: Api, api_settings: Settings) -> None:
-    add_echo(api.dsn)
-    client = api.client()
-    begun = begin(client, "echo:text=hello")
-    with at_work(api_settings):
-        ended(client, begun.id)
-    whole = [event.model_dump() for event in client.responses.retrieve(begun.id, stream=True)]
-    assert [event["type"] for event in whole] == LOG
-    for n in range(len(whole)):
-        rest = client.responses.retrieve(begun.id, stream=True, starting_after=n)
-        assert [event.model_dump() for event in rest] == whole[n + 1 :]
-
-
-def test_the_helper_resumes_and_filters_by_itself(api: Api, api_settings: Settings) -> None:
-    add_echo(api.dsn)
-    client = api.client()
-    begun = begin(client, "echo:text=hello")
-    with at_work(api_settings), client.responses.stream(response_id=begun.id, starting_after=4) as stream:
-        events = list(stream)
-        assert stream.get_final_response().output_text == "hello"
-
-    assert [event.type for event in events] == LOG[5:]
-
-
-def test_a_reader_goes_on_at_another_process(api: Api, api_settings: Settings) -> None:
-    add_echo(api.dsn)
-    client = api.client()
-    with running(api_settings) as second:
-        stream = begin(client, "echo:text=hello", stream=True)
-        seen = list(itertools.islice(stream, 2))
-        stream.close()
-        other = OpenAI(base_url=f"{second}/v1", api_key=api.key)
-        with other, at_work(api_settings):
-            rest = list(other.responses.retrieve(seen[0].response.id, stream=True, starting_after=1))
-
-    assert [event.type for event in (*seen, *rest)] == LOG
-
-
-def test_a_stream_tells_of_a_cancel(api: Api, api_settings: Settings) -> None:
-    client = api.client()
-    stream = begin(client, stream=True)
-    seen = list(itertools.islice(stream, 2))
-    client.responses.cancel(seen[0].response.id)
-    (last,) = list(stream)
-
-    assert (last.type, last.code, last.sequence_number) == ("error", "response_cancelled", 3)
-    again = list(client.responses.retrieve(seen[0].response.id, stream=True))
-    assert [event.model_dump() for event in again] == [event.model_dump() for event in (*seen, last)]
-
-
-def test_a_stream_that_this_process_breaks_off_says_so(api: Api, api_settings: Settings) -> None:
-    with running(api_settings) as second:
-        client = OpenAI(base_url=f"{second}/v1", api_key=api.key)
-        stream = begin(client, stream=True)
-        seen = list(itertools.islice(stream, 2))
-    with client:
-        (last,) = list(stream)
-
-    assert (last.type, last.code, last.sequence_number) == ("error", "stream_broken_off", seen[-1].sequence_number)
 
 
 @pytest.mark.parametrize(
